@@ -1,6 +1,6 @@
 """Write experiments/own/dump.influx.gz again, from a seed: `.venv/bin/python -m tests.owndump`.
 
-A disk's fill level, free inodes and mode every minute for two hours, of ten hosts with three paths each. Tags have
+A disk's fill level, free inodes and mode every minute for two hours, of three hosts with three paths each. Tags have
 escaped spaces, commas, equals signs and backslashes.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PATH = Path(__file__).parent.parent / "experiments/own/dump.influx.gz"
-START, STEPS, HOSTS = 1749513600, 120, 10
+START, STEPS, HOSTS = 1749513600, 120, 3
 PATHS = (r"/var/lib/my\ data", r"C:\\Program\ Files", r"/srv/a\,b")
 SAMPLES = STEPS * HOSTS * len(PATHS) * 3
 

@@ -17,6 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from tsduel.core.plan import Plan
+from tsduel.core.sections import Noise
+from tsduel.targets import databases
+
 QUERY_TYPES = (
     "single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1", "single-groupby-5-1-1",
     "single-groupby-5-1-12", "single-groupby-5-8-1", "cpu-max-all-1", "cpu-max-all-8", "double-groupby-1",
@@ -35,46 +39,8 @@ COINS = ("order", "start", "read", "ask")
 BLOCKS_TSV = ("block", "cell", "host", "kind", *COINS, "query_types")
 CLOCK = 1_795_184_000.0
 BLOCK_S = 90.0
-NOISE = {
-    "steal_pct": 5.0, "foreign_cpu_pct": 5.0, "canary_pct": 10.0, "clock_step_s": 0.2, "steal_flag_pct": 1.0,
-    "foreign_cpu_flag_pct": 2.0, "canary_flag_pct": 5.0, "canary_fsync_flag_pct": 50.0, "pressure_cpu_flag_pct": None,
-    "pressure_io_flag_pct": 20.0, "pressure_memory_flag_pct": 1.0, "swap_flag_pages": 1, "gc_flag_pct": 10.0,
-    "pool_s": 5.0,
-}  # fmt: skip
-
-
-def _counter(name: str, **labels: str) -> dict[str, Any]:
-    return {"name": name, "labels": labels}
-
-
-TARGET = {
-    "name": "victoriametrics", "data_format": "victoriametrics", "query_format": "victoriametrics",
-    "answers": "prometheus", "volatile": r'"executionTimeMsec":\s*\d+',
-    "trouble": r"\bpanic\b|\tfatal\t|fatal error:", "refused_flags": ["-httpListenAddr"],
-    "counters": {
-        "inserted": _counter("vm_rows_inserted_total", type="influx"),
-        "stored": _counter("vm_rows_added_to_storage_total"),
-        "ignored": _counter("vm_rows_ignored_total"),
-        "invalid": _counter("vm_rows_invalid_total"),
-        "rows_read": _counter("vm_rows_read_per_query_sum"),
-        "rows_read_queries": _counter("vm_rows_read_per_query_count"),
-        "slow_inserts": _counter("vm_slow_row_inserts_total"),
-        "merges": _counter("vm_merges_total"),
-        "rows_merged": _counter("vm_rows_merged_total", type="storage/.*"),
-        "rows_kept": _counter("vm_rows", type="storage/.*"),
-        "bytes_kept": _counter("vm_data_size_bytes"),
-        "cache_requests": _counter("vm_cache_requests_total", type="(storage|indexdb)/.*"),
-        "cache_misses": _counter("vm_cache_misses_total", type="(storage|indexdb)/.*"),
-        "gc_cpu": _counter("go_gc_cpu_seconds_total"),
-        "parts": _counter("vm_parts", type="storage/.*"),
-        "pending": _counter("vm_pending_rows"),
-        "active_merges": _counter("vm_active_merges"),
-        "inmemory_parts": _counter("vm_parts", type=".*/inmemory"),
-        "requests": _counter("vm_http_requests_total", path="/api/v1/query_range"),
-    },
-    "quiet": ["pending", "active_merges", "inmemory_parts"], "still": ["merges"],
-    "ticks": "^(process_resident_memory_bytes|vm_rows|vm_parts)", "samples_per_row": 1,
-}  # fmt: skip
+NOISE = Noise().model_dump()
+TSBS = "v0.0.0-20230921131859-37fced794d56"
 
 
 @dataclass(frozen=True)
@@ -161,7 +127,7 @@ def write_run(path: Path, spec: Spec) -> Path:
     })  # fmt: skip
     write_host(path, spec)
     _dump(path / "build/tsbs.json", {
-        "version": "v0.0.0-20230921131859-37fced794d56", "go_version": "go1.25.5", "bin_dir": "/x",
+        "version": TSBS, "go_version": "go1.25.5", "bin_dir": "/x",
         "sha256": {"tsbs_load_victoriametrics": "f" * 64},
     })  # fmt: skip
     return path
@@ -221,53 +187,42 @@ def listed(spec: Spec, block: int, kind: str) -> list[str]:
 
 def plan(run: str, spec: Spec) -> dict[str, Any]:
     """Return plan/experiment.json."""
+    data = {"format": "victoriametrics"}
+    alone = {"scale": 1500, "lines": spec.samples // 5, "samples": spec.samples * 2, "estimated_bytes": 1,
+             "data": [data | {"key": "e" * 16}]} if spec.alone_s else None  # fmt: skip
+    component = {"role": "server", "program": "victoria-metrics", "source": "module", "go": "local",
+                 "sum": "h1:x"}  # fmt: skip
     variants = [
-        {
-            "name": name, "label": version, "target": "victoriametrics", "package": "", "bench": "",
-            "components": [{
-                "role": "server", "program": "victoria-metrics", "source": "module", "ref": version, "repo": "",
-                "path": "", "go": "local", "flags": [], "env": {}, "label": version, "revision": f"{name:0<40}",
-                "version": version, "sum": "h1:x", "dirty": "", "build_key": f"{name:0<16}",
-            }],
-        }
+        {"name": name, "label": version, "target": "victoriametrics",
+         "components": [component | {"ref": version, "label": version, "version": version,
+                                     "revision": f"{name:0<40}", "build_key": f"{name:0<16}"}]}
         for name, version in spec.versions.items()
     ]  # fmt: skip
-    return {
-        "plan_version": 5, "run": run, "name": spec.name, "question": "Does the partition index cost ingestion?",
+    types = [{"name": t, "seed": 8429 + i, "keys": {"victoriametrics": "k" * 16}}
+             for i, t in enumerate(spec.query_types)]  # fmt: skip
+    written = {
+        "run": run, "name": spec.name, "question": "Does the partition index cost ingestion?",
         "kind": "tsbs", "smoke": spec.smoke, "screen": spec.blocks < 6, "aa": spec.aa,
         "created": "2026-11-20T14:00:00Z", "own": {"version": "0.1.0", "commit": ""},
-        "asked": {"experiment": "experiments/local.yml", "written": {}, "knobs": {}},
-        "place": {"kind": "local"}, "hosts": ["host1"], "cells": [{"name": "", "set": {}}],
-        "variants": variants, "targets": {"victoriametrics": TARGET},
+        "asked": {"experiment": "experiments/local.yml"}, "variants": variants,
+        "targets": {"victoriametrics": databases()["victoriametrics"].target.model_dump()},
         "design": {"blocks": spec.blocks, "warmup_blocks": spec.warmup_blocks, "spare_blocks": spec.spare_blocks,
-                   "seed": 1, "max_failed_blocks": 2, "reload": spec.reload, "load": spec.load, "thresholds": {}},
-        "noise": NOISE,
-        "watchdog": {"health_s": 60, "load_stall_s": 20, "query_stall_s": 60, "stop_s": 120, "idle_timeout_s": 30},
-        "host": {"machine": "local", "port": 8428, "cache_limit_gb": 20.0, "drop_caches": False, "pin": "auto"},
+                   "reload": spec.reload, "load": spec.load},
+        "noise": NOISE, "watchdog": {}, "host": {"machine": "local"},
         "workload": {
-            "use_case": "cpu-only", "scale": 1000, "start": "2025-06-01T00:00:00Z", "end": "2025-06-02T00:00:00Z",
-            "interval": "80s", "interval_s": 80, "seed": 8428, "workers": 4, "batch_size": 10000,
+            "scale": 1000, "start": "2025-06-01T00:00:00Z", "end": "2025-06-02T00:00:00Z", "interval_s": 80,
             "lines": spec.samples // 10, "samples": spec.samples, "estimated_bytes": spec.samples * 35,
-            "data": [{"format": "victoriametrics", "key": "d" * 16}],
-            "alone": {"scale": 1500, "lines": spec.samples // 5, "samples": spec.samples * 2, "estimated_bytes": 1,
-                      "data": [{"format": "victoriametrics", "key": "e" * 16}]} if spec.alone_s else None,
+            "data": [data | {"key": "d" * 16}], "alone": alone,
         },
-        "queries": {
-            "types": [{"name": t, "seed": 8429 + i, "keys": {"victoriametrics": "k" * 16}}
-                      for i, t in enumerate(spec.query_types)],
-            "solo": spec.solo_s > 0, "workers": 4, "count": None, "seconds": 15.0, "max_count": 30000,
-            "cache": "as-loaded", "seed": 8428,
-        },
-        "duel": {"seconds": 2.0, "least": 64, "longest_s": 10.0, "fewest": 16, "in_flight": 1,
-                 "load": spec.duel_load or spec.load == "duel", "sittings": spec.sittings,
-                 "load_sittings": spec.load_sittings, "counters": "type",
-                 "idle_s": 1.0, "enabled": spec.duel, "most_differences": 100},
-        "settle": {"mode": "natural", "timeout_s": 600, "polls": 3, "poll_s": 1},
-        "gobench": None, "tsbs": {"version": "v0.0.0-20230921131859-37fced794d56"},
+        "queries": {"types": types, "solo": spec.solo_s > 0},
+        "duel": {"load": spec.duel_load or spec.load == "duel", "sittings": spec.sittings,
+                 "load_sittings": spec.load_sittings, "counters": "type", "enabled": spec.duel},
+        "settle": {"mode": "natural"}, "tsbs": {"version": TSBS},
         "estimate": {"data_bytes": 1, "query_bytes": 1, "database_bytes": 1, "results_bytes": 1},
         "duration": {"prepare_s": 60, "workload_s": 30, "block_s": 60, "total_s": 600},
-        "report": {"shift": None},
+        "report": {},
     }  # fmt: skip
+    return Plan.model_validate_json(json.dumps(written)).model_dump(mode="json")
 
 
 def write_block(path: Path, spec: Spec, block: int, kind: str) -> dict[str, Any]:

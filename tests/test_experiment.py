@@ -116,130 +116,128 @@ def test_an_unknown_key_is_named_with_what_is_allowed(key, allowed):
     assert allowed in said
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "sentence"),
-    [
-        ("name", "Not Good", "name: string should match pattern"),
-        ("name", None, "name: input should be a valid string (it is None)"),
-        ("kind", "nope", "kind: 'nope' is not known; allowed: tsbs, gobench"),
-        ("workload", [], "workload: input should be"),
-        ("workload.scale", "many", "workload.scale: input should be a valid integer (it is 'many')"),
-        ("workload.scale", "4000", "workload.scale: input should be a valid integer (it is '4000')"),
-        ("workload.scale", 0, "workload.scale: input should be greater than or equal to 1 (it is 0)"),
-        ("workload.scale", True, "workload.scale: input should be a valid integer"),
-        ("workload.seed", 0, "workload.seed: input should be greater than or equal to 1"),
-        ("workload.use_case", "cpu", "workload.use_case: unknown use case; allowed: cpu-only, devops, iot"),
-        ("workload.interval", "80", "workload.interval: write it like 80s, 1m or 1h"),
-        ("workload.interval", "0s", "workload.interval: write it like 80s, 1m or 1h"),
-        ("workload.start", "yesterday", "workload.start: not a time; write it like 2025-06-10T00:00:00Z"),
-        ("workload.start", "2025-06-10", "workload.start: write the time in whole seconds with its zone"),
-        ("workload.start", "0001-01-01T00:00:00+14:00", "workload.start: not a time"),
-        ("workload.end", "2025-06-09T00:00:00Z", "is shorter than one interval of 80s"),
-        ("noise.steal_pct", 0, "noise.steal_pct: input should be greater than 0 (it is 0)"),
-        ("noise.canary_pct", "never", "noise.canary_pct: input should be a valid number (it is 'never')"),
-        ("design.spare_blocks", 3, "design: spare_blocks: a quarter of the blocks at most, 2 here"),
-        ("design.reload", "never", "design.reload: input should be 'every' or 'once'"),
-        ("queries.types", [], "queries.types: tuple should have at least 1 item"),
-        ("queries.types", ["lastpoint"], "queries.types: it cannot be asked lastpoint; allowed: single-groupby-1-1-1"),
-        ("queries.types", ["nope"], "queries.types: unknown query type 'nope'; allowed: single-groupby-1-1-1"),
-        ("queries.types", ["cpu-max-all-1", "cpu-max-all-1"], "queries.types: a query type is named twice"),
-        ("queries.types", ["cpu-max-all-32-24"], "cpu-max-all-32-24 reads 24 h, which must be strictly shorter"),
-        ("queries.cache", "hot", "queries.cache: input should be 'as-loaded', 'cold', 'warm' or 'off'"),
-        ("queries.seconds", float("nan"), "queries.seconds: "),
-        ("queries.seconds", True, "queries.seconds: input should be a valid number"),
-        ("design.blocks", 0, "design.blocks: input should be greater than or equal to 1"),
-        ("design.thresholds", {"speed": 1.0}, "design.thresholds: 'speed' is no metric; allowed: "),
-        ("host.port", 80, "host.port: input should be greater than or equal to 1024"),
-        ("host.pin", {"server": [0], "client": [0]}, "CPU 0 is given to the servers and to the client"),
-        ("duel.in_flight", 0, "duel.in_flight: input should be greater than or equal to 1"),
-        ("variants", {"baseline": {"ref": "v1"}}, "variants: `candidate` is needed (CANDIDATE=v1.2.3)"),
-        ("variants", with_sides(target="mysql"), "variants.baseline.target: unknown database; allowed: "),
-        ("variants", with_sides(source="svn"), "variants.baseline.source: input should be 'module', 'git', 'path' or"),
-        ("variants", with_sides(source="git"), "variants.baseline: source git needs `repo:`"),
-        ("variants", with_sides(source="path", path="x"), "variants.baseline: source path has no use for `ref:`"),
-        ("variants", with_sides(repo="x"), "variants.baseline: source module has no use for `repo:`"),
-        ("variants", with_sides(ref=1.132), "variants.baseline.ref: input should be a valid string (it is 1.132)"),
-        ("variants", with_sides(flags="-x=y"), "variants.baseline.flags: input should be a valid array"),
-        ("variants", with_sides(flags=["a\0b"]), "variants.baseline.flags.0: 'a\\x00b' contains a NUL character"),
-        ("variants", with_sides(env={"A": "a\0b"}), "variants.baseline.env.A: 'a\\x00b' contains a NUL character"),
-        ("variants", with_sides(env={"A B": "x"}), "variants.baseline.env: 'A B' is not a name of an environment"),
-        ("variants", with_sides(go="1.25"), "variants.baseline.go: string should match pattern"),
-        ("variants", with_sides(bench="^B$"), "variants.baseline.bench: input should be ''"),
-        ("variants", with_sides() | {"Third": {"ref": "v3"}}, "variants: 'Third': a variant's name is lower-case"),
-        ("variants", of_components({"role": "front", "ref": "v1"}), "victoriametrics has no component 'front'"),
-        ("variants", of_components({"ref": "v1"}, {"ref": "v1"}), "component 'server' is there twice"),
-        ("variants", of_components({"role": "server"}), "variants.baseline.components.0: source module needs `ref:`"),
-        ("variants", of_components({"ref": "v1"}, ref="v2"), "either `components:` or `ref:`, which is of the short"),
-    ],
-)
-def test_a_bad_value_is_refused_with_its_key(key, value, sentence):
-    """The sentence begins with the file and the key and ends with what was given or is allowed."""
-    said = refused(nested(key, value))
-    assert said.startswith(f"{FILE}: ")
-    assert sentence in said
-    assert "Traceback" not in said
+VALUES = [
+    ("name", "Not Good", "name: string should match pattern"),
+    ("name", None, "name: input should be a valid string (it is None)"),
+    ("kind", "nope", "kind: 'nope' is not known; allowed: tsbs, gobench"),
+    ("workload", [], "workload: input should be"),
+    ("workload.scale", "many", "workload.scale: input should be a valid integer (it is 'many')"),
+    ("workload.scale", "4000", "workload.scale: input should be a valid integer (it is '4000')"),
+    ("workload.scale", 0, "workload.scale: input should be greater than or equal to 1 (it is 0)"),
+    ("workload.scale", True, "workload.scale: input should be a valid integer"),
+    ("workload.seed", 0, "workload.seed: input should be greater than or equal to 1"),
+    ("workload.use_case", "cpu", "workload.use_case: unknown use case; allowed: cpu-only, devops, iot"),
+    ("workload.interval", "80", "workload.interval: write it like 80s, 1m or 1h"),
+    ("workload.interval", "0s", "workload.interval: write it like 80s, 1m or 1h"),
+    ("workload.start", "yesterday", "workload.start: not a time; write it like 2025-06-10T00:00:00Z"),
+    ("workload.start", "2025-06-10", "workload.start: write the time in whole seconds with its zone"),
+    ("workload.start", "0001-01-01T00:00:00+14:00", "workload.start: not a time"),
+    ("workload.end", "2025-06-09T00:00:00Z", "is shorter than one interval of 80s"),
+    ("noise.steal_pct", 0, "noise.steal_pct: input should be greater than 0 (it is 0)"),
+    ("noise.canary_pct", "never", "noise.canary_pct: input should be a valid number (it is 'never')"),
+    ("design.spare_blocks", 3, "design: spare_blocks: a quarter of the blocks at most, 2 here"),
+    ("design.reload", "never", "design.reload: input should be 'every' or 'once'"),
+    ("queries.types", [], "queries.types: tuple should have at least 1 item"),
+    ("queries.types", ["lastpoint"], "queries.types: it cannot be asked lastpoint; allowed: single-groupby-1-1-1"),
+    ("queries.types", ["nope"], "queries.types: unknown query type 'nope'; allowed: single-groupby-1-1-1"),
+    ("queries.types", ["cpu-max-all-1", "cpu-max-all-1"], "queries.types: a query type is named twice"),
+    ("queries.types", ["cpu-max-all-32-24"], "cpu-max-all-32-24 reads 24 h, which must be strictly shorter"),
+    ("queries.cache", "hot", "queries.cache: input should be 'as-loaded', 'cold', 'warm' or 'off'"),
+    ("queries.seconds", float("nan"), "queries.seconds: "),
+    ("queries.seconds", True, "queries.seconds: input should be a valid number"),
+    ("design.blocks", 0, "design.blocks: input should be greater than or equal to 1"),
+    ("design.thresholds", {"speed": 1.0}, "design.thresholds: 'speed' is no metric; allowed: "),
+    ("host.port", 80, "host.port: input should be greater than or equal to 1024"),
+    ("host.pin", {"server": [0], "client": [0]}, "CPU 0 is given to the servers and to the client"),
+    ("duel.in_flight", 0, "duel.in_flight: input should be greater than or equal to 1"),
+    ("variants", {"baseline": {"ref": "v1"}}, "variants: `candidate` is needed (CANDIDATE=v1.2.3)"),
+    ("variants", with_sides(target="mysql"), "variants.baseline.target: unknown database; allowed: "),
+    ("variants", with_sides(source="svn"), "variants.baseline.source: input should be 'module', 'git', 'path' or"),
+    ("variants", with_sides(source="git"), "variants.baseline: source git needs `repo:`"),
+    ("variants", with_sides(source="path", path="x"), "variants.baseline: source path has no use for `ref:`"),
+    ("variants", with_sides(repo="x"), "variants.baseline: source module has no use for `repo:`"),
+    ("variants", with_sides(ref=1.132), "variants.baseline.ref: input should be a valid string (it is 1.132)"),
+    ("variants", with_sides(flags="-x=y"), "variants.baseline.flags: input should be a valid array"),
+    ("variants", with_sides(flags=["a\0b"]), "variants.baseline.flags.0: 'a\\x00b' contains a NUL character"),
+    ("variants", with_sides(env={"A": "a\0b"}), "variants.baseline.env.A: 'a\\x00b' contains a NUL character"),
+    ("variants", with_sides(env={"A B": "x"}), "variants.baseline.env: 'A B' is not a name of an environment"),
+    ("variants", with_sides(go="1.25"), "variants.baseline.go: string should match pattern"),
+    ("variants", with_sides(bench="^B$"), "variants.baseline.bench: input should be ''"),
+    ("variants", with_sides() | {"Third": {"ref": "v3"}}, "variants: 'Third': a variant's name is lower-case"),
+    ("variants", of_components({"role": "front", "ref": "v1"}), "victoriametrics has no component 'front'"),
+    ("variants", of_components({"ref": "v1"}, {"ref": "v1"}), "component 'server' is there twice"),
+    ("variants", of_components({"role": "server"}), "variants.baseline.components.0: source module needs `ref:`"),
+    ("variants", of_components({"ref": "v1"}, ref="v2"), "either `components:` or `ref:`, which is of the short"),
+]
+SECTIONS = [
+    ({"queries": {"solo": True}, "design": {"warmup_blocks": 0}}, "queries.count: needed when design.warmup_bl"),
+    ({"queries": {"solo": True}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
+    ({"duel": {"enabled": False}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
+    ({"duel": {"counters": "duel"}, "queries": {"cache": "warm"}}, "duel.counters: duel counts all that was asked"),
+    ({"duel": {"enabled": False}, "design": {"judged": "duel"}}, "design.judged: duel leaves nothing to judge"),
+    ({"design": {"load": "duel"}, "duel": {"enabled": False}}, "nobody loads alone: leave out duel.enabled: false"),
+    ({"design": {"load": "duel", "start_from": "baseline"}}, "leave out design.start_from: baseline, or take"),
+    ({"design": {"load": "duel", "reload": "once"}}, "leave out design.reload: once, or take design.load: solo"),
+    ({"design": {"load": "duel"}, "queries": {"solo": True}}, "leave out queries.solo: true, or take design.load"),
+    ({"design": {"load": "duel"}, "duel": {"load_s": 4}}, "leave out duel.load_s, or take design.load: solo"),
+    ({"workload": {"solo_scale": 9}}, "workload.solo_scale: is of one load alone in the warm-up block, where meas"),
+    (
+        {"workload": {"solo_scale": 9}, "design": {"load": "duel", "warmup_blocks": 0}},
+        "it needs design.load: duel and design.warmup_blocks: 1",
+    ),
+    (
+        {"variants": PROMETHEUS, "workload": {"workers": 1}, "design": {"load": "duel"}},
+        "design.load: duel: this database does not take lines over HTTP",
+    ),
+    (
+        {
+            "workload": {"scale": 4, "solo_scale": 9},
+            "design": {"load": "duel"},
+            "hosts": ["client"] * 2 + ["server"],
+        },
+        "workload.solo_scale: 2 clients load a part of the simulated hosts each, and 9 cannot be shared evenly",
+    ),
+    ({"workload": {"tenants": 2}}, "workload.tenants: victoriametrics has no tenants; allowed: 1"),
+    (
+        {"variants": CLUSTER, "workload": {"tenants": 2}},
+        "workload.tenants: only batches and queries that go out one by one (design.load: duel, ",
+    ),
+    (
+        {"variants": CLUSTER, "workload": {"tenants": 2, "batch_size": 9}, "design": {"load": "duel"}},
+        "workload.batch_size: each batch goes to one tenant and needs lines of all 4,000 hosts",
+    ),
+    ({"duel": {"sittings": 65}}, "duel.sittings: input should be less than or equal to 64 (it is 65)"),
+    ({"duel": {"load_sittings": 0}}, "duel.load_sittings: input should be greater than or equal to 1 (it is 0)"),
+    (
+        {"variants": PROMETHEUS, "queries": {"types": ["high-cpu-1"]}},
+        "queries.types: it cannot be asked high-cpu-1; allowed: single-groupby-1-1-1, ",
+    ),
+    (
+        {"variants": PROMETHEUS, "workload": {"workers": 1}, "duel": {"load": True}},
+        "duel.load: this database does not take lines over HTTP",
+    ),
+    (
+        {"variants": PROMETHEUS, "workload": {"scale": 50, "workers": 2}},
+        "prometheus takes no sample that is 3,600 s older than its newest: at most 160 lines with 2 workers, or ",
+    ),
+    ({"profile": ["mutex"]}, "profile.0: input should be 'cpu', 'heap' or 'block' (it is 'mutex')"),
+    ({"profile": ["cpu"], "design": {"start_from": "baseline"}}, "profile: is of loads and queries from an empty"),
+]
 
 
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        ({"queries": {"solo": True}, "design": {"warmup_blocks": 0}}, "queries.count: needed when design.warmup_bl"),
-        ({"queries": {"solo": True}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
-        ({"duel": {"enabled": False}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
-        ({"duel": {"counters": "duel"}, "queries": {"cache": "warm"}}, "duel.counters: duel counts all that was asked"),
-        ({"duel": {"enabled": False}, "design": {"judged": "duel"}}, "design.judged: duel leaves nothing to judge"),
-        ({"design": {"load": "duel"}, "duel": {"enabled": False}}, "nobody loads alone: leave out duel.enabled: false"),
-        ({"design": {"load": "duel", "start_from": "baseline"}}, "leave out design.start_from: baseline, or take"),
-        ({"design": {"load": "duel", "reload": "once"}}, "leave out design.reload: once, or take design.load: solo"),
-        ({"design": {"load": "duel"}, "queries": {"solo": True}}, "leave out queries.solo: true, or take design.load"),
-        ({"design": {"load": "duel"}, "duel": {"load_s": 4}}, "leave out duel.load_s, or take design.load: solo"),
-        ({"workload": {"solo_scale": 9}}, "workload.solo_scale: is of one load alone in the warm-up block, where meas"),
-        (
-            {"workload": {"solo_scale": 9}, "design": {"load": "duel", "warmup_blocks": 0}},
-            "it needs design.load: duel and design.warmup_blocks: 1",
-        ),
-        (
-            {"variants": PROMETHEUS, "workload": {"workers": 1}, "design": {"load": "duel"}},
-            "design.load: duel: this database does not take lines over HTTP",
-        ),
-        (
-            {
-                "workload": {"scale": 4, "solo_scale": 9},
-                "design": {"load": "duel"},
-                "hosts": ["client"] * 2 + ["server"],
-            },
-            "workload.solo_scale: 2 clients load a part of the simulated hosts each, and 9 cannot be shared evenly",
-        ),
-        ({"workload": {"tenants": 2}}, "workload.tenants: victoriametrics has no tenants; allowed: 1"),
-        (
-            {"variants": CLUSTER, "workload": {"tenants": 2}},
-            "workload.tenants: only batches and queries that go out one by one (design.load: duel, ",
-        ),
-        (
-            {"variants": CLUSTER, "workload": {"tenants": 2, "batch_size": 9}, "design": {"load": "duel"}},
-            "workload.batch_size: each batch goes to one tenant and needs lines of all 4,000 hosts",
-        ),
-        ({"duel": {"sittings": 65}}, "duel.sittings: input should be less than or equal to 64 (it is 65)"),
-        ({"duel": {"load_sittings": 0}}, "duel.load_sittings: input should be greater than or equal to 1 (it is 0)"),
-        (
-            {"variants": PROMETHEUS, "queries": {"types": ["high-cpu-1"]}},
-            "queries.types: it cannot be asked high-cpu-1; allowed: single-groupby-1-1-1, ",
-        ),
-        (
-            {"variants": PROMETHEUS, "workload": {"workers": 1}, "duel": {"load": True}},
-            "duel.load: this database does not take lines over HTTP",
-        ),
-        (
-            {"variants": PROMETHEUS, "workload": {"scale": 50, "workers": 2}},
-            "prometheus takes no sample that is 3,600 s older than its newest: at most 160 lines with 2 workers, or ",
-        ),
-        ({"profile": ["mutex"]}, "profile.0: input should be 'cpu', 'heap' or 'block' (it is 'mutex')"),
-        ({"profile": ["cpu"], "design": {"start_from": "baseline"}}, "profile: is of loads and queries from an empty"),
+        *((nested(key, value), sentence) for key, value, sentence in VALUES),
+        *(({"name": "x"} | d, s) for d, s in SECTIONS),
     ],
 )
-def test_sections_that_do_not_fit_each_other_are_refused(data, sentence):
-    """What one of them says would have no effect, or no ground."""
-    assert sentence in refused({"name": "x"} | data)
+def test_what_cannot_be_is_refused_with_its_key(data, sentence):
+    """A bad value, and sections of which one would have no effect or no ground: with the file and what is allowed."""
+    said = refused(data)
+    assert said.startswith(f"{FILE}: ")
+    assert sentence in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(

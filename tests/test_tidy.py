@@ -16,7 +16,6 @@ from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
 from tsduel.core.rundir import open_run
 from tsduel.tidy import tables as tidy
-from tsduel.workloads.reading import reader
 from tsduel.workloads.tsbs.exchanges import ratio_of_sums, read_exchanges, trimmed_mean
 
 SPEC = synthetic.Spec(blocks=2, query_types=synthetic.TWO_TYPES, load_s=6, exchanges=60)
@@ -166,14 +165,16 @@ def test_distributions_are_pooled_over_the_blocks_that_count(tmp_path):
     assert max(by_quantile) == 0.999
 
 
-def test_time_series_stay_in_their_phase(run):
-    """Elapsed seconds begin with the phase, and the levels of the ticks come with rates per second."""
+def test_time_series_are_the_load_rate_and_the_course_of_the_server(run):
+    """Elapsed seconds begin with the load; CPU comes as cores, from one reading to the next."""
     rows = table(run, "timeseries")
     assert all(float(row["elapsed_s"]) >= 0 for row in rows)
-    assert {"load_rate", "cpu_cores", "rss_bytes", "inserted_rate", "request_rate"} <= {row["metric"] for row in rows}
-    cores = [float(row["value"]) for row in rows if row["metric"] == "cpu_cores" and row["phase"] == "load"]
+    assert {(row["metric"], row["phase"]) for row in rows} == {
+        ("load_rate", "load"),
+        *((name, "solo") for name in ("cpu_cores", "rss_bytes", "data_size_bytes", "storage_written_bytes")),
+    }
+    cores = [float(row["value"]) for row in rows if row["metric"] == "cpu_cores" and float(row["elapsed_s"]) < 4]
     assert cores == pytest.approx([1.6] * len(cores), rel=0.2)
-    assert {row["phase"] for row in rows} == {"load", "settle", "query", "solo"} - {"settle"}
 
 
 def test_load_curve_reaches_its_end(tmp_path):
@@ -391,13 +392,6 @@ class TestLoadInTurn:
         found = values_of(in_turn, 0, "candidate")
         assert ("load_rate", "") in found
         assert ("disk_bytes", "") not in found
-
-
-def test_both_workloads_are_readers():
-    """They have what tidy and stats call."""
-    for kind in ("tsbs", "gobench"):
-        of = reader(kind)
-        assert {"read_block", "rows", "metrics", "bench_name", "bench_unit"} <= set(dir(of))
 
 
 def test_nothing_depends_on_the_time_or_the_machine(tmp_path):

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -39,7 +40,7 @@ type server struct {
 	process                  *machine.Process
 }
 
-// verb is one call of a database's adapter: scripts/targets/DB/NAME.
+// verb is one call of a database's adapter: scripts/targets/DB/NAME, or that of the database whose adapter it takes.
 type verb struct {
 	name      string
 	args, env []string
@@ -47,7 +48,11 @@ type verb struct {
 
 func (s *server) command(c verb) machine.Command {
 	v := s.variant
-	call := machine.Command{Argv: append([]string{filepath.Join(v.targets, v.Target, c.name)}, c.args...),
+	program := filepath.Join(v.targets, v.Target, c.name)
+	if _, err := os.Stat(program); err != nil && v.target.Adapter != "" {
+		program = filepath.Join(v.targets, v.target.Adapter, c.name)
+	}
+	call := machine.Command{Argv: append([]string{program}, c.args...),
 		Dir: v.emptyDir(), Scratch: v.Scratch}
 	var env []string
 	if c.name == "start" {

@@ -116,6 +116,7 @@ type Design struct {
 
 type Target struct {
 	Name           string              `json:"name"`
+	Adapter        string              `json:"adapter"`
 	DataFormat     string              `json:"data_format"`
 	QueryFormat    string              `json:"query_format"`
 	QueryForm      string              `json:"query_form"`

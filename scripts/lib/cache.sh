@@ -133,14 +133,7 @@ end_strays() { # SCRATCH: ends processes that a killed run has left; they have t
 }
 
 human() { # BYTES -> 1.3 GB
-  local -r units=(B kB MB GB TB)
-  local tenths=$(($1 * 10)) unit=0
-  while ((tenths >= 10000 && unit < 4)); do tenths=$((tenths / 1000)) unit=$((unit + 1)); done
-  if ((unit == 0 || tenths >= 100)); then
-    printf '%d %s' $((tenths / 10)) "${units[unit]}"
-  else
-    printf '%d.%d %s' $((tenths / 10)) $((tenths % 10)) "${units[unit]}"
-  fi
+  numfmt --to=si --round=down -- "$1" | sed -E 's/([kKMGT]?)$/ \1B/; s/K/k/'
 }
 
 bytes_of() { # PATH...: their size on disk

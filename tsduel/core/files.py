@@ -4,6 +4,9 @@ import errno
 import json
 import os
 import shutil
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +57,17 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path}: a JSON object is expected here")
     return value
+
+
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[None]:
+    """Make a UserError of what a file of a finished block raises that is not there, or is no whole `what`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole") from None
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
+        raise UserError(f"{path}: no whole {what}: {' '.join(str(error).split())}") from None
 
 
 def sentence(error: OSError) -> str:

@@ -24,6 +24,7 @@ class Counter(Part):
 class Target(Part):
     """What the host has to know of a database beside its adapter. Regular expressions are RE2.
 
+    `adapter`: the database whose verbs it takes where scripts/targets has none of its own, "" for none.
     `query_form`: the form into which host/workload translates TSBS's queries of `query_format`, "" for no
     translation. `volatile`: the parts that may differ between equal answers. `trouble`: a line of the log
     that fails the block. A database has settled when all `quiet` counters are 0 and the `still` counters do
@@ -39,6 +40,7 @@ class Target(Part):
     """
 
     name: str
+    adapter: str = ""
     data_format: str
     query_format: str
     query_form: str = ""

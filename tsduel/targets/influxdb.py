@@ -10,6 +10,7 @@ _MERGES = [f"tsm1_engine_tsm{level}Compactions" for level in ("Level1", "Level2"
 DATABASE = Database(
     target=Target(
         name="influxdb",
+        adapter="victoriametrics",
         data_format="influx",
         query_format="influx",
         query_arguments="&db=benchmark",

@@ -6,6 +6,7 @@ from tsduel.targets.database import PROMQL_TYPES, Database, Needs, Program
 DATABASE = Database(
     target=Target(
         name="prometheus",
+        adapter="victoriametrics",
         data_format="prometheus",
         query_format="victoriametrics",
         query_form="prometheus",

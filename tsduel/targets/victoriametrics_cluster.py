@@ -14,6 +14,7 @@ DATABASE = Database(
     target=_SINGLE.model_copy(
         update={
             "name": "victoriametrics-cluster",
+            "adapter": "victoriametrics",
             "refused_flags": (
                 *(*LISTENS, "-storageDataPath", "-cacheDataPath", "-storageNode", "-vminsertAddr", "-vmselectAddr"),
                 *("-clusternativeListenAddr", "-envflag.enable"),

@@ -3,13 +3,12 @@
 import gzip
 import json
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tsduel.core.errors import UserError
+from tsduel.core import files
 from tsduel.core.rundir import Run
 
 # Functions outside Go's own library: only the library's paths have no dot in their first element.
@@ -83,10 +82,8 @@ def read(profile: Profile) -> Stacks:
 
 
 def _stacks(path: Path) -> Stacks:
-    try:
+    with files.reading(path, "stacks of a profile"):
         profile = json.loads(gzip.decompress(path.read_bytes()))
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise UserError(f"{path}: no stacks of a profile ({error}); the run directory is not whole") from None
     stacks = tuple((tuple(stack["of"]), tuple(stack["values"])) for stack in profile["stacks"] or ())
     samples, units, functions = (tuple(profile[name] or ()) for name in ("values", "units", "functions"))
     return Stacks(profile["period"], samples, units, functions, stacks)

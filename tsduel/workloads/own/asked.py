@@ -1,7 +1,7 @@
 """The queries of an experiment that are the user's own, as query types with their requests."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -16,12 +16,12 @@ from tsduel.workloads.own.requests import Data
 
 @dataclass(frozen=True)
 class OwnType:
-    """A query type: its requests, and what identifies them. `query` is None for the mix of all queries."""
+    """A query type and its requests, whose hash identifies them. `quiet`: all of its answers may be empty."""
 
     name: str
     where: str
     requests: tuple[str, ...]
-    some_empty: bool
+    may_be_empty: bool
     quiet: bool
 
     @property
@@ -59,29 +59,23 @@ def settled(queries: QuerySettings, data: Data) -> Asked:
 
 def types(asked: Asked, data_of: Callable[[Query], Data], seed: int, most: int = requests.MOST) -> tuple[OwnType, ...]:
     """Return a type for each query over its own window of data, and first of all the mix if there are several."""
-    own = [(query, data_of(query)) for query in asked.queries]
-    made = [
-        requests.paths(query, replace(data, values={**data.values, **asked.values}), seed, most) for query, data in own
-    ]
-    all_types = [
-        OwnType(query.name, query.where, tuple(own), query.quiet, query.quiet)
-        for query, own in zip(asked.queries, made, strict=True)
-    ]
-    return (*_mix(asked.queries, made, seed, most), *all_types)
+    made = []
+    for query in asked.queries:
+        data = data_of(query)
+        filled = replace(data, values={**data.values, **asked.values})
+        paths = tuple(requests.paths(query, filled, seed, most))
+        made.append(OwnType(query.name, query.where, paths, query.quiet, query.quiet))
+    if len(made) == 1:
+        return tuple(made)
+    drawn = requests.mix(asked.queries, [own.requests for own in made], seed, most)
+    quiet = [query.quiet for query in asked.queries]
+    return (OwnType(MIX, made[0].where, tuple(drawn), any(quiet), all(quiet)), *made)
 
 
 def names(asked: Asked) -> tuple[str, ...]:
     """Return the names of those types."""
     own = tuple(query.name for query in asked.queries)
     return (MIX, *own) if len(own) > 1 else own
-
-
-def _mix(queries: Sequence[Query], made: Sequence[Sequence[str]], seed: int, most: int) -> list[OwnType]:
-    if len(queries) == 1:
-        return []
-    drawn = tuple(requests.mix(queries, made, seed, most))
-    quiet = [query.quiet for query in queries]
-    return [OwnType(MIX, queries[0].where, drawn, any(quiet), all(quiet))]
 
 
 def rate(asked: Asked) -> float:

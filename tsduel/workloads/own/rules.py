@@ -7,6 +7,10 @@ from tsduel.workloads.own.query import Asked, Query, Template, listed, mapping, 
 
 EVERY = "1m"
 """Prometheus' own evaluation_interval."""
+KEYS = (
+    *("alert", "record", "expr", "for", "keep_firing_for"),
+    *("labels", "annotations", "debug", "update_entries_limit"),
+)
 
 
 def read(path: str) -> Asked:
@@ -26,18 +30,7 @@ def read(path: str) -> Asked:
 
 
 def _rule(rule: Any, path: str, interval_s: float) -> Query:
-    keys = (
-        "alert",
-        "record",
-        "expr",
-        "for",
-        "keep_firing_for",
-        "labels",
-        "annotations",
-        "debug",
-        "update_entries_limit",
-    )
-    rule = mapping(rule, path, keys, "a rule")
+    rule = mapping(rule, path, KEYS, "a rule")
     where, text, name = f"{path}:{rule[None]}", rule.get("expr"), rule.get("alert") or rule.get("record")
     if not name or ("alert" in rule) == ("record" in rule):
         raise UserError(f"{where}: a rule has either `alert:` or `record:`, with its name")

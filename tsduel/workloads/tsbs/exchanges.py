@@ -7,7 +7,6 @@ are in ns inside this module; its results are in the units of the metrics.
 
 import math
 import statistics
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tsduel.core.errors import UserError
+from tsduel.core import files
 from tsduel.core.metrics import ALL, GEOMEAN, METRICS, MIX
 from tsduel.core.record import Block, DuelLoad, DuelType, after
 from tsduel.workloads.measured import PairedRatio, Reading
@@ -131,12 +130,8 @@ def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[st
     Columns of other variants than `variants` are ignored; None for all. Exchanges that not all of these variants
     answered are left out.
     """
-    try:
+    with files.reading(path, "table of exchanges"):
         table = pd.read_csv(path, usecols=lambda name: name in {"query_type", "sitting"} or name.endswith("_ns"))
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole") from None
-    except (OSError, EOFError, ValueError, zlib.error) as error:  # pandas' own errors are ValueErrors
-        raise UserError(f"{path}: no whole table of exchanges: {' '.join(str(error).split())}") from None
     table = pd.DataFrame({"query_type": "", "sitting": 0, **table})
     names = [column.removesuffix("_ns") for column in table.columns if column.endswith("_ns")]
     names = [name for name in names if variants is None or name in variants]

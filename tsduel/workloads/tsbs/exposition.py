@@ -1,23 +1,21 @@
 """Snapshots of /metrics, as the host concatenates them in metrics.prom.gz.
 
-A snapshot begins with `# snapshot EPOCH edge PHASE begin|end [QUERY_TYPE]` or `# snapshot EPOCH tick`. Edges are read
-with prometheus_client's parser, but only the lines of wanted names: about 100 of 1,300. Ticks are read without it: a
-long run has about a million tick lines, and the library parses about 100,000 a second. In one file the part of a line
-before its value is always the same string, so a dictionary says which counters the line belongs to. A missing name is
-never an error: names differ between versions.
+A snapshot begins with `# snapshot EPOCH edge PHASE begin|end [QUERY_TYPE]` or `# snapshot EPOCH tick`. A long run has
+about a million lines of ticks, and prometheus_client's parser reads about 100,000 a second. In one file the part of a
+line before its value is always the same string, so it is parsed once, and a dictionary says which counters the line
+belongs to. A missing name is never an error: names differ between versions.
 """
 
 import gzip
 import math
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
+from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.target import Counter
 
@@ -65,11 +63,8 @@ class Snapshot:
 
 def read_snapshots(path: Path, wanted: Wanted) -> list[Snapshot]:
     """Read a metrics.prom.gz; snapshots come in the order of the file."""
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as stream:
-            return list(parse_snapshots(stream.read(), wanted, str(path)))
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: not a whole gzip file ({error}): what wrote it was cut short") from None
+    with files.reading(path, "file of snapshots"), gzip.open(path, "rt", encoding="utf-8", errors="replace") as stream:
+        return list(parse_snapshots(stream.read(), wanted, str(path)))
 
 
 def parse_snapshots(text: str, wanted: Wanted, file: str = "metrics.prom") -> Iterator[Snapshot]:
@@ -79,78 +74,60 @@ def parse_snapshots(text: str, wanted: Wanted, file: str = "metrics.prom") -> It
     line_number = 1 + before.count("\n")
     for part in parts:
         head, _, body = part.partition("\n")
-        words, where = head.split(), f"{file}:{line_number}"
-        is_edge = words[1:2] == ["edge"]
-        values = _edge_values(body, wanted, where) if is_edge else _tick_values(body, owners, wanted)
-        yield _snapshot(words, values, where)
+        snapshot = _snapshot(head.split(), f"{file}:{line_number}")
+        try:
+            snapshot.values.update(_values(body, owners, wanted, is_tick=not snapshot.phase))
+        except ValueError as error:
+            raise UserError(f"{file}:{line_number}: /metrics of this snapshot cannot be read: {error}") from None
+        yield snapshot
         line_number += part.count("\n") + 1
 
 
-def _snapshot(words: list[str], values: dict[str, float], where: str) -> Snapshot:
+def _snapshot(words: list[str], where: str) -> Snapshot:
     try:
         epoch = float(words[0])
     except (IndexError, ValueError):
         raise UserError(f"{where}: a snapshot's head begins with its time in epoch seconds") from None
     if words[1:] == ["tick"]:
-        return Snapshot(epoch, "", "", "", values)
+        return Snapshot(epoch, "", "", "", {})
     if len(words) >= _EDGE_WORDS and words[1] == "edge" and words[3] in {"begin", "end"}:
-        return Snapshot(epoch, words[2], words[3], " ".join(words[4:]), values)
+        return Snapshot(epoch, words[2], words[3], " ".join(words[4:]), {})
     raise UserError(
         f"{where}: a snapshot is 'tick' or 'edge PHASE begin|end [QUERY_TYPE]', not {' '.join(words[1:])!r}"
     )
 
 
-def _edge_values(body: str, wanted: Wanted, where: str) -> dict[str, float]:
-    names = {name for counter in wanted.values() for name in counter.names}
-    kept = [line for line in body.split("\n") if line.replace("{", " ", 1).partition(" ")[0] in names]
+def _values(body: str, owners: dict[str, tuple[str, ...]], wanted: Wanted, *, is_tick: bool) -> dict[str, float]:
     values: dict[str, float] = {}
-    try:
-        for sample in _samples("\n".join(kept)):
-            for ours in _matching(wanted, sample) if math.isfinite(sample.value) else ():
-                values[ours] = values.get(ours, 0.0) + sample.value
-    except ValueError as error:
-        raise UserError(f"{where}: /metrics of this snapshot cannot be read: {error}") from None
+    for line in filter(None, body.split("\n")):
+        series, _, number = line.rpartition(" ")
+        try:
+            if series not in owners:
+                owners[series] = _owners(line, wanted)
+            value = float(number) if owners[series] else 0.0
+        except ValueError:
+            if is_tick:
+                continue  # a failed scrape cuts a line short: this tick lacks the counter
+            raise
+        for ours in owners[series] if math.isfinite(value) else ():
+            values[ours] = values.get(ours, 0.0) + value
     return values
 
 
-def _samples(text: str) -> Iterator[Sample]:
-    return (sample for family in text_string_to_metric_families(f"{text}\n") for sample in family.samples)
-
-
-def _matching(wanted: Wanted, sample: Sample) -> tuple[str, ...]:
-    """Return our names of the counters that a sample is part of."""
+def _owners(line: str, wanted: Wanted) -> tuple[str, ...]:
+    """Return our names of the counters that a line is part of."""
+    names = {name for counter in wanted.values() for name in counter.names}
+    if line.replace("{", " ", 1).partition(" ")[0] not in names:
+        return ()
     return tuple(
         ours
+        for family in text_string_to_metric_families(f"{line}\n")
+        for sample in family.samples
         for ours, counter in wanted.items()
         if sample.name in counter.names
         and counter.role in {"", sample.labels.get(ROLE)}
         and all(re.fullmatch(pattern, sample.labels.get(label, "")) for label, pattern in counter.labels.items())
     )
-
-
-def _tick_values(body: str, owners: dict[str, tuple[str, ...]], wanted: Wanted) -> dict[str, float]:
-    values: dict[str, float] = {}
-    for line in body.split("\n"):
-        series, _, number = line.rpartition(" ")
-        if series not in owners:
-            owners[series] = _owners(line, wanted)
-        for ours in owners[series]:
-            try:
-                value = float(number)
-            except ValueError:
-                continue  # a failed scrape cuts a line short: this tick lacks the counter
-            if math.isfinite(value):
-                values[ours] = values.get(ours, 0.0) + value
-    return values
-
-
-def _owners(line: str, wanted: Wanted) -> tuple[str, ...]:
-    if not line or line.startswith("#"):
-        return ()
-    try:
-        return tuple(ours for sample in _samples(line) for ours in _matching(wanted, sample))
-    except ValueError:
-        return ()
 
 
 def edge(snapshots: Sequence[Snapshot], phase: str, which: str, query_type: str = "") -> Snapshot | None:

@@ -75,7 +75,7 @@ def read_solo(block: Block, variant: Variant, plan: Plan, part: str = SOLO) -> R
     wanted = {**plan.targets[variant.target].counters, **OURS, **of_roles(roles)}
     try:
         snapshots = read_snapshots(directory / "metrics.prom.gz", wanted)
-    except (FileNotFoundError, UserError):
+    except UserError:
         snapshots = []
     record = block.solo.get(variant.name, Solo())
     names = [f"load-{client.host}" for client in record.clients] or ["load"]

@@ -2,8 +2,9 @@
 
 import gzip
 import hashlib
+import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from tsduel.core import plan as planned
@@ -37,12 +38,11 @@ def planned_types(
     made, left_out = _made(queries, workload, target, upgrades=upgrades)
     over = {
         window: tuple(
-            _type(own_type, own_type.name + (f"@{window}" if window else ""), queries.seed, count, target)
-            for own_type in types
+            _type(own_type, f"{own_type.name}@{window}".rstrip("@"), queries.seed, count, target) for own_type in types
         )
         for window, types in made.items()
     }
-    return Planned(over.pop(""), tuple(query_type for types in over.values() for query_type in types), left_out)
+    return Planned(over.pop(""), tuple(itertools.chain.from_iterable(over.values())), left_out)
 
 
 def _made(
@@ -74,10 +74,9 @@ def _windows(workload: WorkloadAsked, data: Data) -> dict[str, Callable[[Query],
 def _type(made: OwnType, name: str, seed: int, count: int, target: Target) -> QueryType:
     identity = json.dumps({"type": name, "requests": made.sha256, "count": count})
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    form = ":".join(part for part in (target.query_format, target.query_form) if part)
-    may_be_empty = made.some_empty or made.quiet
+    form = ":".join(filter(None, (target.query_format, target.query_form)))
     return QueryType(
-        name=name, seed=seed, keys={form: key}, own=made.where, may_be_empty=may_be_empty, quiet=made.quiet
+        name=name, seed=seed, keys={form: key}, own=made.where, may_be_empty=made.may_be_empty, quiet=made.quiet
     )
 
 
@@ -85,17 +84,13 @@ def written(plans: Iterable[planned.Plan]) -> dict[str, bytes]:
     """Return the file of requests of all cells whose queries are the user's; none without such a cell."""
     known: dict[str, tuple[str, ...]] = {}
     for plan in plans:
-        known |= dict(_requests(plan))
+        queries, workload = plan.queries, plan.workload
+        if queries and workload and own.is_own(queries):
+            target = plan.target_of(plan.variants[0].name)
+            made, _ = _made(queries, workload, target, upgrades=bool(queries.windowed))
+            types = itertools.chain.from_iterable(made.values())
+            for planned_type, own_type in zip((*queries.types, *queries.windowed), types, strict=True):
+                (key,) = planned_type.keys.values()
+                known[key] = own_type.requests
     lines = [f"{key} {request}\n" for key, requests in known.items() for request in requests]
     return {FILE: gzip.compress("".join(lines).encode(), mtime=0)} if lines else {}
-
-
-def _requests(plan: planned.Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
-    queries, workload = plan.queries, plan.workload
-    if queries is None or workload is None:
-        return
-    target = plan.target_of(plan.variants[0].name)
-    made, _ = _made(queries, workload, target, upgrades=bool(queries.windowed))
-    types = [own_type for types in made.values() for own_type in types]
-    for planned_type, own_type in zip((*queries.types, *queries.windowed), types, strict=True):
-        yield next(iter(planned_type.keys.values())), own_type.requests

@@ -26,7 +26,6 @@ TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 
 # Of `workload`: how data are loaded, and what other files are made; `churn` shapes only what `mixed` sends.
 NOT_IN_BYTES = {"workers", "batch_size", "tenants", "churn", "solo_scale", "file", "shape"}
-_OF_OWN_DATA = ("file", "shape", "told", "loader")
 # Bytes of disk, each well above what was measured (docs/operating.md); by format of data and form of queries, "" for
 # any other format or form.
 DATA_BYTES_A_LINE = {"": 40, "prometheus": 100}
@@ -110,8 +109,7 @@ class TsbsPlanned(Planned):
 
     def written(self, plan: planned.Plan) -> dict[str, bytes]:
         """Return the requests of the user's queries."""
-        cells = [plan.at(cell.name) for cell in plan.cells]
-        return own_types.written([cell for cell in cells if cell.queries and is_own(cell.queries)])
+        return own_types.written(plan.at(cell.name) for cell in plan.cells)
 
     def duration(self, sections: Mapping[str, Any], experiment: Experiment, variants: int) -> planned.Duration:
         """Return times at the rates of tsduel.workloads.tsbs.durations."""

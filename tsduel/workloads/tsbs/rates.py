@@ -6,11 +6,10 @@ A void phase says nothing about the server, and gives no value. Input times are 
 import csv
 import gzip
 import math
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tsduel.core.errors import UserError
+from tsduel.core import files
 from tsduel.core.plan import Plan
 from tsduel.core.record import CAPACITY, MIXED, Block, RatePhase
 from tsduel.workloads.measured import Reading
@@ -36,15 +35,10 @@ def read_rates(block: Block, plan: Plan, into: Reading) -> None:
 def read_counts(path: Path) -> dict[tuple[float, str, str], dict[int, int]]:
     """Read a mixed.csv.gz or capacity.csv.gz: (rate, operation, time) -> ns -> count."""
     counts: dict[tuple[float, str, str], dict[int, int]] = {}
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as stream:
-            for row in csv.DictReader(stream):
-                key = (float(row["rate"]), row["operation"], row["time"])
-                counts.setdefault(key, {})[int(row["value_ns"])] = int(row["count"])
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole") from None
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
-        raise UserError(f"{path}: no whole table of counts: {error}") from None
+    with files.reading(path, "table of counts"), gzip.open(path, "rt", encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            key = (float(row["rate"]), row["operation"], row["time"])
+            counts.setdefault(key, {})[int(row["value_ns"])] = int(row["count"])
     return counts
 
 

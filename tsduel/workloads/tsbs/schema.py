@@ -1,6 +1,5 @@
 """An experiment of databases under TSBS's load: the fields of its file, and which values are refused."""
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
@@ -104,26 +103,12 @@ class TsbsExperiment(experiment.Experiment):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        self = self._with_dump()  # noqa: PLW0642
-        self = self._with_own()  # noqa: PLW0642 - the rest is about the query types that there really are
-        first = (
-            self._refuse_dump,
-            self._refuse_profile,
-            self._refuse_data_kind,
-            self._refuse_hosts,
-            self._refuse_with_hosts,
-        )
-        rest = (
-            self._refuse_upgrade,
-            self._refuse_types,
-            self._refuse_blocks,
-            self._refuse_in_turn,
-            self._refuse_tenants,
-            self._refuse_rates,
-        )
-        for sentence in itertools.chain.from_iterable(check() for check in first + rest):
-            raise ValueError(sentence)
-        return self
+        # The checks are about the window and the query types that there really are.
+        found = self._with_dump()._with_own()  # noqa: SLF001
+        for check in (name for name in vars(TsbsExperiment) if name.startswith("_refuse_")):
+            for sentence in getattr(found, check)():
+                raise ValueError(sentence)
+        return found
 
     def _with_dump(self) -> Self:
         """Take the window of the user's data."""
@@ -268,7 +253,7 @@ class TsbsExperiment(experiment.Experiment):
 
     def _refuse_blocks(self) -> Iterator[str]:
         for database in self._databases:
-            yield from self._refuse_late_samples(database)
+            yield from self._late_samples(database)
         if self.queries.solo and self.queries.count is None and self.design.warmup_blocks == 0:
             yield (
                 "queries.count: needed when design.warmup_blocks is 0, since the warm-up block is where "
@@ -354,7 +339,7 @@ class TsbsExperiment(experiment.Experiment):
                 f"{window_s} s by the clock of the data"
             )
 
-    def _refuse_late_samples(self, database: Database) -> Iterator[str]:
+    def _late_samples(self, database: Database) -> Iterator[str]:
         """Refuse a load whose workers may be so far apart that the database gets samples too late.
 
         TSBS's loader has at most 3 batches a worker under way (load/scan_with_flow_control.go), and fills one more. All

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from tsduel.core.record import SOLO, Phase
+from tsduel.core.record import SOLO
 from tsduel.workloads.measured import Point
 from tsduel.workloads.tsbs.exposition import Snapshot
 from tsduel.workloads.tsbs.measure import RawSolo
@@ -11,24 +11,14 @@ from tsduel.workloads.tsbs.output import LoadInterval, LoadOutput
 
 _TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval is mostly rounding error
 _LEAST_S = 0.4  # the kernel counts CPU in steps of 10 ms: over a shorter time a rate is mostly rounding error
-_LEVELS = {"rss_bytes": "rss", "data_size_bytes": "bytes_kept", "parts": "parts", "pending_rows": "pending",
-           "active_merges": "active_merges"}  # fmt: skip
-_RATES = {
-    "io_read_rate": "io_read", "io_written_rate": "io_written", "storage_read_rate": "storage_read",
-    "storage_written_rate": "storage_written", "inserted_rate": "inserted", "request_rate": "requests",
-    "gc_cpu_cores": "gc_cpu",
-}  # fmt: skip
-_COURSE = ("rss_bytes", "data_size_bytes")
+_COURSE = {"rss_bytes": "rss", "data_size_bytes": "bytes_kept"}
 
 
 def points(raw: RawSolo) -> Iterator[Point]:
-    """Yield every point of a solo part, or of a load on top of existing data, in order of time within a phase."""
-    load, *others = ("load", "settle", "query") if raw.part == SOLO else ("ingest",)
+    """Yield the load rate over time and, of a solo part, the course of the server."""
+    phase = "load" if raw.part == SOLO else "ingest"
     for elapsed, rate in load_curve(raw):
-        yield Point(raw.variant, raw.part, load, "", elapsed, "load_rate", rate)
-    for phase in raw.block.phases:
-        if (phase.variant, phase.part) == (raw.variant, raw.part) and phase.phase in {load, *others}:
-            yield from _ticks(raw, phase)
+        yield Point(raw.variant, raw.part, phase, "", elapsed, "load_rate", rate)
     if raw.part == SOLO:
         yield from _course(raw)
 
@@ -81,7 +71,7 @@ def _course(raw: RawSolo) -> Iterator[Point]:
         if (snapshot.epoch < load.begin and not at_begin) or (stop is not None and snapshot.epoch > stop.begin):
             continue
         first, before = first or snapshot, before or snapshot
-        values = {name: snapshot.values[_LEVELS[name]] for name in _COURSE if _LEVELS[name] in snapshot.values}
+        values = {name: snapshot.values[own] for name, own in _COURSE.items() if own in snapshot.values}
         if "storage_written" in snapshot.values and "storage_written" in first.values:
             values["storage_written_bytes"] = snapshot.values["storage_written"] - first.values["storage_written"]
         if snapshot.epoch - before.epoch >= _LEAST_S and (cores := _cores(before, snapshot)):
@@ -89,24 +79,6 @@ def _course(raw: RawSolo) -> Iterator[Point]:
             before = snapshot
         elapsed = max(0.0, snapshot.epoch - load.begin)
         yield from (Point(raw.variant, SOLO, SOLO, "", elapsed, name, value) for name, value in values.items())
-
-
-def _ticks(raw: RawSolo, phase: Phase) -> Iterator[Point]:
-    before: Snapshot | None = None
-    for tick in raw.snapshots:
-        if tick.phase or not phase.begin <= tick.epoch <= phase.end:
-            continue
-        values = {name: tick.values[counter] for name, counter in _LEVELS.items() if counter in tick.values}
-        if before is not None and tick.epoch > before.epoch:
-            seconds = tick.epoch - before.epoch
-            for name, counter in _RATES.items():
-                if counter in tick.values and counter in before.values:
-                    values[name] = (tick.values[counter] - before.values[counter]) / seconds
-            values |= _cores(before, tick)
-        elapsed = tick.epoch - phase.begin
-        for name, value in values.items():
-            yield Point(raw.variant, raw.part, phase.phase, phase.query_type, elapsed, name, value)
-        before = tick
 
 
 def _cores(before: Snapshot, now: Snapshot) -> dict[str, float]:
