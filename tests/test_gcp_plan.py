@@ -68,7 +68,10 @@ class TestKnobs:
             ("gcp.zones=[us-central1-a,us-east1-b]", "gcp.zones: all in one region"),
             ("gcp.disk_type=pd-standard", "gcp.disk_type:"),
             ("gcp.lifetime_h=0", "gcp.lifetime_h:"),
+            ("gcp.disk_gb=10", "gcp.disk_gb:"),
             ("gcp.machine=E2", "gcp.machine:"),
+            ("gcp.machine=e2-medium", "gcp: machine: e2-medium has no cores of its own"),
+            ("gcp.machine=c4a-standard-8", "gcp: machine: a c4a-standard-8 is an Arm machine"),
             ("gcp.image=debian-12", "gcp.image:"),
             ("gcp.threads_per_core=4", "gcp.threads_per_core:"),
             ("gcp.machine=n4-standard-8 gcp.disk_type=pd-ssd", "gcp: disk_type: a n4-standard-8 takes hyperdisk-"),
@@ -301,7 +304,11 @@ class TestFleet:
         [
             ({"HOSTS": "3"}, {"design": {"blocks": 2}}, "3 hosts share 2 blocks: name fewer hosts, or more BLOCKS="),
             ({}, {"matrix": {"gcp.zones": [["us-central1-a"]]}}, "matrix: gcp.zones is the same for the whole run; "),
-            ({"TARGET": ""}, {"matrix": {"gcp.machine": ["a-1", "b-1"]}}, "matrix: gcp.machine: machines are swept by"),
+            (
+                {"TARGET": ""},
+                {"matrix": {"gcp.machine": ["e2-standard-8", "n2-standard-8"]}},
+                "matrix: gcp.machine: machines are swept by",
+            ),
             ({"HOSTS": "2"}, APART, "a fleet of such groups is not possible yet: leave HOSTS and SPARE_HOSTS out"),
             ({}, APART | {"matrix": {"gcp.machine": ["e2-standard-8"]}}, "yet: leave matrix.gcp.machine out"),
             ({"TARGET": "", "HOSTS": "2"}, {}, "HOSTS: so many machines are rented with TARGET=gcp, or pods made"),
