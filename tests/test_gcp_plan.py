@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 from asking import TYPES, written
-from fakecompute import IMAGE, PROJECT, FakeCompute
+from fakecompute import IMAGE, PROJECT
 from hypothesis import given
 from hypothesis import strategies as st
 from renting import HERE, asked
@@ -212,13 +212,10 @@ class TestAgreement:
             with pytest.raises(UserError, match="not rented; nothing was made"):
                 rent.ask(asked(), {})
 
-    def test_a_refused_plan_is_not_written(self, tmp_path, monkeypatch, request):
+    @pytest.mark.usefixtures("google")
+    def test_a_refused_plan_is_not_written(self, tmp_path, monkeypatch):
         """`make plan TARGET=gcp` without a yes makes no run; with YES=1 plan/ has Terraform's variables."""
         monkeypatch.setattr("sys.stdin", io.StringIO())
-        google = FakeCompute()
-        request.addfinalizer(google.close)
-        for name, value in google.environment().items():
-            monkeypatch.setenv(name, value)
         text = tmp_path / "fake.yml"
         text.write_text(json.dumps(written()))
         environment = HERE | {"TARGET": "gcp", "EXPERIMENT": str(text)}
@@ -240,15 +237,13 @@ class TestAgreement:
             plan.main(run_dir, {"TARGET": "gcp", **HERE})
 
 
+@pytest.mark.usefixtures("google")
 class TestFleet:
     """Several machines in the plan."""
 
     @pytest.fixture
-    def planned(self, tmp_path, monkeypatch):
+    def planned(self, tmp_path):
         """Return a function that plans an experiment with such sections and knobs."""
-        google = FakeCompute()
-        for name, value in google.environment().items():
-            monkeypatch.setenv(name, value)
 
         def planned(knobs, **parts):
             text = tmp_path / "fake.yml"
@@ -257,8 +252,7 @@ class TestFleet:
             plan.main(run_dir, HERE | {"TARGET": "gcp", "EXPERIMENT": str(text), "YES": "1"} | knobs)
             return open_run(run_dir)
 
-        yield planned
-        google.close()
+        return planned
 
     def test_each_type_has_its_hosts(self, planned, capsys):
         """The plan gives each block a host of its cell's type, evenly."""

@@ -17,7 +17,6 @@ import fakecompute
 import pytest
 import renting
 import terraforming
-from fakecompute import FakeCompute
 
 PROJECT = Path(__file__).resolve().parent.parent
 CONFIGURATION = PROJECT / "terraform"
@@ -56,12 +55,6 @@ REFUSED = {
 }
 
 
-@pytest.fixture(scope="session")
-def provider():
-    """Return what makes Terraform find a google provider: environment, and the text of an override file."""
-    return terraforming.provider()
-
-
 def test_the_configuration_is_formatted():
     """As `terraform fmt` has it, tests included."""
     command = [terraforming.program(), "fmt", "-check", "-diff", "-recursive", str(CONFIGURATION)]
@@ -69,9 +62,9 @@ def test_the_configuration_is_formatted():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_terraforms_own_tests_pass(provider, tmp_path):
+def test_terraforms_own_tests_pass(tmp_path):
     """`terraform validate` and `terraform test` of terraform/: lifetime, firewall, labels, and what is REFUSED."""
-    environment, pinned = provider
+    environment, pinned = terraforming.provider()
     work = tmp_path / "terraform"
     shutil.copytree(CONFIGURATION, work)
     (work / "test_override.tf").write_text(pinned)
@@ -96,18 +89,10 @@ def test_terraforms_own_tests_pass(provider, tmp_path):
 
 
 @pytest.fixture
-def api():
-    """Return a Google with one empty project."""
-    with_one_project = FakeCompute()
-    yield with_one_project
-    with_one_project.close()
-
-
-@pytest.fixture
-def rented(api, provider, tmp_path):
+def rented(google, tmp_path):
     """Return a run that has no machine yet."""
-    environment, pinned = provider
-    made = renting.Rented(api, tmp_path, terraforming.ENVIRONMENT | environment | {"TF": terraforming.program()})
+    environment, pinned = terraforming.provider()
+    made = renting.Rented(google, tmp_path, terraforming.ENVIRONMENT | environment | {"TF": terraforming.program()})
     (made.work / "test_override.tf").write_text(pinned + IMPATIENT)
     return made
 
