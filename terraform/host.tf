@@ -83,19 +83,6 @@ resource "google_compute_instance" "main" {
   lifecycle {
     # Google may write the same time in another form, and Terraform would stop the machine to change it.
     ignore_changes = [scheduling]
-
-    precondition {
-      condition     = !contains(local.hyperdisk_only, split("-", each.value.machine_type)[0]) || each.value.boot_disk_type == "hyperdisk-balanced"
-      error_message = "A machine ${each.value.machine_type} takes no persistent disk: set boot_disk_type to hyperdisk-balanced."
-    }
-    precondition {
-      condition     = !contains(local.no_hyperdisk, split("-", each.value.machine_type)[0]) || each.value.boot_disk_type != "hyperdisk-balanced"
-      error_message = "A machine ${each.value.machine_type} takes no hyperdisk-balanced: set boot_disk_type to pd-balanced or pd-ssd."
-    }
-    precondition {
-      condition     = !contains(local.no_smt, split("-", each.value.machine_type)[0]) || each.value.threads_per_core == 2
-      error_message = "A machine ${each.value.machine_type} has one thread on each core already: leave threads_per_core at 2."
-    }
   }
 }
 
@@ -103,9 +90,4 @@ locals {
   user = "tsduel"
   # 20261120t181500z as 2026-11-20T18:15:00Z.
   termination_time = replace(upper(var.expires), "/^(....)(..)(..T..)(..)(..Z)$/", "$1-$2-$3:$4:$5")
-
-  # As in tsduel/places/gcp/settings.py.
-  hyperdisk_only = ["c4", "c4d", "h4d", "m4", "n4", "n4d", "x4"]
-  no_hyperdisk   = ["c2", "c2d", "e2", "n1", "n2", "n2d", "t2d"]
-  no_smt         = ["h3", "h4d", "t2d"]
 }

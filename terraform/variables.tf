@@ -26,26 +26,6 @@ variable "hosts" {
     error_message = "hosts must be named host1, host2 and so on, and there must be at least one."
   }
   validation {
-    condition     = alltrue([for host in var.hosts : host.boot_disk_gb >= 20 && host.boot_disk_gb <= 65536 && floor(host.boot_disk_gb) == host.boot_disk_gb])
-    error_message = "boot_disk_gb must be a whole number of GB between 20 and 65536: the system and the builds alone take 15."
-  }
-  validation {
-    condition     = alltrue([for host in var.hosts : contains(["hyperdisk-balanced", "pd-balanced", "pd-ssd"], host.boot_disk_type)])
-    error_message = "boot_disk_type must be pd-balanced, pd-ssd or, for machines that take nothing else, hyperdisk-balanced."
-  }
-  validation {
-    condition     = alltrue([for host in var.hosts : can(regex("^[a-z][a-z0-9]*-[a-z]+-[0-9]+(-[a-z]+)?$", host.machine_type))])
-    error_message = "machine_type must have cores of its own, like e2-standard-8: types that share a core (e2-micro, e2-small, e2-medium, f1-micro, g1-small) measure their neighbours."
-  }
-  validation {
-    condition     = !anytrue([for host in var.hosts : can(regex("^(a4x|c4a|n4a|t2a)-", host.machine_type))])
-    error_message = "machine_type is an Arm machine, and the pinned image is for amd64: take an x86 one, like e2-standard-8."
-  }
-  validation {
-    condition     = alltrue([for host in var.hosts : contains([1, 2], host.threads_per_core)])
-    error_message = "threads_per_core must be 1 or 2."
-  }
-  validation {
     condition     = alltrue([for host in var.hosts : can(regex("^[a-z0-9_-]{0,63}$", join("_", host.roles)))])
     error_message = "roles, joined, must fit into a label: at most 63 lower-case letters, digits, dashes and underscores."
   }

@@ -21,7 +21,7 @@ import egress
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 PROJECT = Path(__file__).resolve().parent.parent
 HOME = PROJECT / ".cache" / "barehost"
@@ -31,13 +31,8 @@ PACKAGES = ("python3", "sudo", "openssh-server")
 NEEDS = {"debootstrap": "debootstrap", "ip": "iproute2", "ssh": "openssh-client", "unshare": "util-linux"}
 # How this machine reaches the package registries; paths in them mean nothing there.
 PASSED = (
-    "GOPROXY",
-    "GOSUMDB",
-    "GONOSUMDB",
-    "GONOSUMCHECK",
-    "PIP_INDEX_URL",
-    "PIP_EXTRA_INDEX_URL",
-    "PIP_DEFAULT_TIMEOUT",
+    *("GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOSUMCHECK"),
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_DEFAULT_TIMEOUT"),
 )
 TRUST = ("SSL_CERT_FILE", "PIP_CERT", "GIT_SSL_CAINFO", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -142,6 +137,14 @@ def _remove_leftovers() -> None:
         if init and _is_process(int(init[0]), init[1]):
             os.kill(int(init[0]), signal.SIGKILL)
         shutil.rmtree(state, ignore_errors=True)
+
+
+def send(number: int, pids: Collection[int]) -> int:
+    """Send a signal to processes, of which some may have ended; return how many they were."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+    return len(pids)
 
 
 class BareHost:
@@ -264,18 +267,9 @@ class BareHost:
 
     def ssh(self, line: str, *, user: str = USERS[0], check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a line of shell there, over a connection of its own."""
-        words = [
-            "ssh",
-            "-F",
-            self.config,
-            "-o",
-            "ConnectTimeout=5",
-            "-o",
-            "BatchMode=yes",
-            f"{user}@{self.address}",
-            line,
-        ]
-        done = subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False)
+        options = ["-F", str(self.config), "-o", "ConnectTimeout=5", "-o", "BatchMode=yes"]
+        words = ["ssh", *options, f"{user}@{self.address}", line]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert not check or done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
         return done
 
@@ -289,34 +283,29 @@ class BareHost:
                     found[int(directory.name)] = (directory / "cmdline").read_text().replace("\0", " ").strip()
         return found
 
+    def left(self) -> dict[int, str]:
+        """Return pid and command line of all that runs there but sshd."""
+        return {pid: line for pid, line in self.processes().items() if line and not line.startswith("sshd")}
+
     def kill_connections(self) -> int:
         """Break every SSH connection at once; return how many processes of sshd that took."""
         sessions = [pid for pid, line in self.processes().items() if line.startswith("sshd: ") and pid != self.init]
         sessions = [pid for pid in sessions if "[listener]" not in self.processes().get(pid, "")]
-        for pid in sessions:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return len(sessions)
+        return send(signal.SIGKILL, sessions)
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
         """Stop all that runs there but sshd, and have it go on."""
-        found = [pid for pid, line in self.processes().items() if line and not line.startswith("sshd")]
-        for number in (signal.SIGSTOP, signal.SIGCONT):
-            for pid in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            if number == signal.SIGSTOP:
-                yield
+        found = self.left()
+        send(signal.SIGSTOP, found)
+        yield
+        send(signal.SIGCONT, found)
 
     def kill_everything(self) -> int:
         """Kill all that runs there but sshd at once, as a restart does; return how many that were."""
-        found = [pid for pid, line in self.processes().items() if line and not line.startswith("sshd")]
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-        return len(found)
+        found = self.left()
+        send(signal.SIGSTOP, found)
+        return send(signal.SIGKILL, found)
 
     def mount_small(self, directory: str, mebibytes: int) -> None:
         """Put an almost full disk there, which everybody may write to."""

@@ -12,17 +12,19 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from fakecompute import FakeCompute
 from fakeproject import Project
 from xdist.scheduler import LoadGroupScheduling
 
 from tsduel.cli.knobs import KNOBS
+from tsduel.places.gcp import api as compute_api
 
 GROUP = re.compile(r"xdist_group\(\"(\w+)\"\)")
 # In the order in which they begin: those that take longest first. The tests without a group come last.
 GROUPS = ("bare", "real", "blocks", "databases", "planted", "fleets", "k8s", "provider")
 # Files whose tests make reports, type make, or start servers, scripts and builds: they are marked `long`.
 LONG = re.compile(
-    "test_(barehost|browser|build|cli|compare|components|crossing|disk|doctor|examine|exports|faults|gcp_faults"
+    "test_(browser|build|cli|compare|components|crossing|disk|doctor|examine|exports|faults|gcp_faults"
     "|github|gobench_shared|hosts|import|make|outcome|page|pictures|profiles|provide|remote|report|runlog|runs|safety|spares"
     "|sweep|uninstall|upgrade|view_terminal)"
 )
@@ -34,6 +36,17 @@ def project(tmp_path):
     project = Project(tmp_path)
     yield project
     project.clean_up()
+
+
+@pytest.fixture
+def google(monkeypatch):
+    """Return a fake Google with one project that gets this process's requests; retries are quick."""
+    fake = FakeCompute()
+    for name, value in fake.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(compute_api, "FIRST_WAIT_S", 0.01)
+    yield fake
+    fake.close()
 
 
 @pytest.fixture(scope="session", autouse=True)

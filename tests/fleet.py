@@ -123,7 +123,7 @@ class Fleet:
 
 def left(host: BareHost) -> list[str]:
     """Return what runs there but sshd."""
-    return [line for line in host.processes().values() if line and not line.startswith("sshd")]
+    return list(host.left().values())
 
 
 def missing(run_dir: Path) -> list[str]:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from fakecompute import PROJECT as GOOGLE_PROJECT
-from fakecompute import FakeCompute
 from plans import SMALL_WORKLOAD
 from plans import write as write_plan
 
@@ -154,14 +153,6 @@ class TestDoctor:
         assert done.returncode == 2
         assert done.stdout.startswith("error    python        none of version 3.11 or newer on PATH\n")
         assert done.stderr == ""
-
-
-@pytest.fixture
-def google():
-    """Return a Google that is not there, with one project."""
-    google = FakeCompute()
-    yield google
-    google.close()
 
 
 class TestElsewhere:

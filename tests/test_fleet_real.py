@@ -13,7 +13,7 @@ import signal
 import time
 
 import pytest
-from barehost import USERS, require
+from barehost import USERS, require, send
 from fakeproject import wait_for
 from fleet import OURS, Fleet, left, missing
 from network import Network
@@ -266,11 +266,7 @@ def kill(kind, host, running):
         return host.kill_connections()
     if kind == "everything":
         return host.kill_everything()
-    pids = [pid for pid, line in host.processes().items() if VICTIMS.get(kind, kind) in line]
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    return len(pids)
+    return send(signal.SIGKILL, [pid for pid, line in host.processes().items() if VICTIMS.get(kind, kind) in line])
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import fakecompute
 import plans
 import pytest
-from fakecompute import PROJECT, FakeCompute, RefusalError
+from fakecompute import PROJECT, RefusalError
 from renting import asked, named, rented, run_of
 
 from tsduel.build import ansible as build
@@ -62,17 +62,6 @@ class TestCredentials:
         environment = credentials.terraform_environment(dropped | kept)
         assert not set(dropped) & set(environment)
         assert environment.items() >= kept.items()
-
-
-@pytest.fixture
-def google(monkeypatch):
-    """Return a fake Google with one project that gets this process's requests; retries are quick."""
-    fake = FakeCompute()
-    for name, value in fake.environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(compute_api, "FIRST_WAIT_S", 0.01)
-    yield fake
-    fake.close()
 
 
 class TestNothingIsLeft:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import ipaddress
 import json
 import os
 import re
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import barehost
 import fakecompute
-import network
 import pytest
 import terraforming
 from barehost import STANDINS, BareHost, our_go
@@ -42,26 +40,18 @@ class Machines:
         self.thread = ThreadPoolExecutor(max_workers=1)
 
     def boot(self, instance):
-        """Start one, and return its address; the key of the instance's metadata is let in a little later.
-
-        Its network card gets a private address, at which the others reach it.
-        """
-        private = f"10.84.28.{2 + len(self.hosts)}"
-        instance["networkInterfaces"][0]["networkIP"] = private
-        host = self.thread.submit(self._start, instance["name"], private).result()
+        """Start one, and return its address; the key of the instance's metadata is let in a little later."""
+        host = self.thread.submit(self._start, instance["name"]).result()
         made = self.thread.submit(self._make_account, host, instance["metadata"]["items"])
         made.add_done_callback(lambda ended: (wrong := ended.exception()) and traceback.print_exception(wrong))
         return host.address
 
-    def _start(self, name, private):
+    def _start(self, name):
         # To save minutes it sees our Go, and copies what is built here: tests/test_ssh_real.py builds there.
         mounts = {path: f"/seed/{path.relative_to(CACHE)}" for path in self.seeds} | {our_go(): "/usr/local/go"}
         host = BareHost(self.directory / f"m{len(self.hosts)}", mounts=mounts)
-        others, self.hosts[name] = list(self.hosts.values()), host
-        host.start()
-        for number, other in enumerate(others, 2):
-            network.connect(other, host, [f"10.84.28.{number}", private])
-        return host
+        self.hosts[name] = host
+        return host.start()
 
     def _make_account(self, host, metadata):
         user, _, key = next(item["value"] for item in metadata if item["key"] == "ssh-keys").partition(":")
@@ -90,18 +80,6 @@ class Machines:
         for host in self.hosts.values():
             host.stop()
         self.thread.shutdown()
-
-    @staticmethod
-    def listening(host):
-        """Return where programs of one listen: address and port, but for sshd, and what none but itself reaches."""
-        found = set()
-        for table in ("tcp", "tcp6"):
-            for words in map(str.split, Path(f"/proc/{host.init}/net/{table}").read_text().splitlines()):
-                address, _, port = words[1].partition(":")
-                if words[3] == "0A" and int(port, 16) != host.port:
-                    swapped = (bytes.fromhex(address[i : i + 8])[::-1] for i in range(0, len(address), 8))
-                    found.add((ipaddress.ip_address(b"".join(swapped)), int(port, 16)))
-        return {(str(address), port) for address, port in found if not address.is_loopback}
 
 
 @pytest.fixture
@@ -209,45 +187,3 @@ def test_a_rented_fleet_of_which_google_takes_one(google, rented, tmp_path):
     before = len(google.requests)
     checkout.make("provision", "build", "run", "give-back", f"RUN={name}")
     assert len(google.requests) == before
-
-
-def test_a_client_and_a_server_apart(google, rented, tmp_path):
-    """Two machines make each block, by private addresses and the ports that are open for it; stopped, and gone on."""
-    checkout, name = rented
-    run_dir, log, port = checkout.results(name), tmp_path / "log", free_port()
-    asked = (*KNOBS, "YES=1", "MAX_COST=2", f"SET=hosts=[client,server] host.port={port} {QUIET}")
-    heard = set()
-    with checkout.making(log, "tsbs", f"RUN={name}", *asked) as process:
-        waited(process, log, (run_dir / "raw/host1/events.jsonl").exists)
-        client, server = (host for _, host in sorted(google.machines.hosts.items()))
-        # The program that lends the host, and a database.
-        waited(process, log, lambda: heard.update(google.machines.listening(server)) or len(heard) >= 2)
-        rules = {rule["name"]: rule for rule in google.of_kind("firewalls")}
-        assert "finishes block 1 on tsduel@" in checkout.make("stop", f"RUN={name}")
-        while process.poll() is None:
-            heard |= google.machines.listening(server)
-            time.sleep(0.1)
-        assert process.returncode != 0, log.read_text()
-    private = {of["name"]: of["networkInterfaces"][0]["networkIP"] for of in google.of_kind("instances")}
-    place = json.loads((run_dir / "plan/experiment.json").read_text())["place"]
-    assert sorted(private) == [f"{place['name']}-host1", f"{place['name']}-host2"]
-    between = rules[f"{place['name']}-between"]
-    assert between["sourceTags"] == between["targetTags"] == [place["name"]]
-    (allowed,) = between["allowed"]
-    first, last = map(int, allowed["ports"][0].split("-"))
-    assert {address for address, _ in heard} == {private[f"{place['name']}-host2"]}
-    # In a duel there are two databases.
-    assert len(heard) > 2
-    assert {port, port + 100} <= {at for _, at in heard} <= set(range(first, last + 1))
-    assert google.machines.listening(client) == set()
-
-    # As `make tsbs` goes on, but for what takes longer than it says.
-    said = checkout.make("provision", "run", "give-back", "tidy", f"RUN={name}")
-    assert f"nothing of {place['name']} is left" in said
-    assert google.names() == []
-    assert [host.init for host in (client, server) if Path(f"/proc/{host.init}").exists()] == []
-    assert not (run_dir / "host/lent.json").exists()
-    assert not list(run_dir.glob("raw-of-lost-machine-*"))
-    assert [(block["block"], block["status"]) for block in blocks(run_dir)] == [(1, "ok"), (2, "ok")]
-    checked(run_dir)
-    assert json.loads((run_dir / "raw/host2.json").read_text())["link"]["address"] in private.values()

@@ -16,7 +16,6 @@ import urllib.request
 from io import BytesIO
 
 import pytest
-from fakecompute import FakeCompute
 from fakeproject import FAKES
 from renting import Rented, named, rented, run_of
 
@@ -30,17 +29,6 @@ from tsduel.rounds import ending
 
 NAME = "tsduel-mine-aaaaaa"
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/results/r/host/key")
-
-
-@pytest.fixture
-def google(monkeypatch):
-    """Return a fake Google with one project that gets this process's requests; retries are quick."""
-    fake = FakeCompute()
-    for name, value in fake.environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(compute_api, "FIRST_WAIT_S", 0.01)
-    yield fake
-    fake.close()
 
 
 class Answer(BytesIO):

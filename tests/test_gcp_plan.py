@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 from asking import TYPES, written
-from fakecompute import IMAGE, PROJECT, FakeCompute
+from fakecompute import IMAGE, PROJECT
 from hypothesis import given
 from hypothesis import strategies as st
 from renting import HERE, asked
@@ -68,7 +68,10 @@ class TestKnobs:
             ("gcp.zones=[us-central1-a,us-east1-b]", "gcp.zones: all in one region"),
             ("gcp.disk_type=pd-standard", "gcp.disk_type:"),
             ("gcp.lifetime_h=0", "gcp.lifetime_h:"),
+            ("gcp.disk_gb=10", "gcp.disk_gb:"),
             ("gcp.machine=E2", "gcp.machine:"),
+            ("gcp.machine=e2-medium", "gcp: machine: e2-medium has no cores of its own"),
+            ("gcp.machine=c4a-standard-8", "gcp: machine: a c4a-standard-8 is an Arm machine"),
             ("gcp.image=debian-12", "gcp.image:"),
             ("gcp.threads_per_core=4", "gcp.threads_per_core:"),
             ("gcp.machine=n4-standard-8 gcp.disk_type=pd-ssd", "gcp: disk_type: a n4-standard-8 takes hyperdisk-"),
@@ -209,13 +212,10 @@ class TestAgreement:
             with pytest.raises(UserError, match="not rented; nothing was made"):
                 rent.ask(asked(), {})
 
-    def test_a_refused_plan_is_not_written(self, tmp_path, monkeypatch, request):
+    @pytest.mark.usefixtures("google")
+    def test_a_refused_plan_is_not_written(self, tmp_path, monkeypatch):
         """`make plan TARGET=gcp` without a yes makes no run; with YES=1 plan/ has Terraform's variables."""
         monkeypatch.setattr("sys.stdin", io.StringIO())
-        google = FakeCompute()
-        request.addfinalizer(google.close)
-        for name, value in google.environment().items():
-            monkeypatch.setenv(name, value)
         text = tmp_path / "fake.yml"
         text.write_text(json.dumps(written()))
         environment = HERE | {"TARGET": "gcp", "EXPERIMENT": str(text)}
@@ -237,15 +237,13 @@ class TestAgreement:
             plan.main(run_dir, {"TARGET": "gcp", **HERE})
 
 
+@pytest.mark.usefixtures("google")
 class TestFleet:
     """Several machines in the plan."""
 
     @pytest.fixture
-    def planned(self, tmp_path, monkeypatch):
+    def planned(self, tmp_path):
         """Return a function that plans an experiment with such sections and knobs."""
-        google = FakeCompute()
-        for name, value in google.environment().items():
-            monkeypatch.setenv(name, value)
 
         def planned(knobs, **parts):
             text = tmp_path / "fake.yml"
@@ -254,8 +252,7 @@ class TestFleet:
             plan.main(run_dir, HERE | {"TARGET": "gcp", "EXPERIMENT": str(text), "YES": "1"} | knobs)
             return open_run(run_dir)
 
-        yield planned
-        google.close()
+        return planned
 
     def test_each_type_has_its_hosts(self, planned, capsys):
         """The plan gives each block a host of its cell's type, evenly."""
@@ -301,7 +298,11 @@ class TestFleet:
         [
             ({"HOSTS": "3"}, {"design": {"blocks": 2}}, "3 hosts share 2 blocks: name fewer hosts, or more BLOCKS="),
             ({}, {"matrix": {"gcp.zones": [["us-central1-a"]]}}, "matrix: gcp.zones is the same for the whole run; "),
-            ({"TARGET": ""}, {"matrix": {"gcp.machine": ["a-1", "b-1"]}}, "matrix: gcp.machine: machines are swept by"),
+            (
+                {"TARGET": ""},
+                {"matrix": {"gcp.machine": ["e2-standard-8", "n2-standard-8"]}},
+                "matrix: gcp.machine: machines are swept by",
+            ),
             ({"HOSTS": "2"}, APART, "a fleet of such groups is not possible yet: leave HOSTS and SPARE_HOSTS out"),
             ({}, APART | {"matrix": {"gcp.machine": ["e2-standard-8"]}}, "yet: leave matrix.gcp.machine out"),
             ({"TARGET": "", "HOSTS": "2"}, {}, "HOSTS: so many machines are rented with TARGET=gcp, or pods made"),

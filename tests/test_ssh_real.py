@@ -15,6 +15,7 @@ import pytest
 from barehost import USERS, BareHost, our_go, require
 from checkout import PROJECT, QUIET, Checkout
 from fakeproject import wait_for
+from fleet import left
 from gitrepo import Repository
 
 from tests import owndump
@@ -75,11 +76,6 @@ def events(run_dir):
     """Return the names of the events that have come home."""
     path = run_dir / "raw/host1/events.jsonl"
     return [json.loads(line)["event"] for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def left(bare):
-    """Return what runs there but sshd."""
-    return [line for line in bare.processes().values() if line and not line.startswith("sshd")]
 
 
 def test_the_doctor_looks_there_and_makes_nothing(bare, make):
@@ -301,19 +297,12 @@ def test_a_login_that_fails_is_a_sentence(bare, checkout, run_name, tmp_path):
 
 
 def test_uninstall_leaves_the_packages_and_says_so(bare, make, run_name):
-    """Nothing while its blocks run; then all of ours goes, and the packages that came for us are in one command."""
+    """All of ours goes, and the packages that came for us are in one command; what it spares: test_uninstall.py."""
     seed(bare)
     make("plan", *words_for(bare, run_name))
     for stage in ("provision", "build"):
         make(stage, f"RUN={run_name}")
     there = [word for word in words_for(bare, run_name) if word.startswith(("TARGET", "SSH_"))]
-    bare.ssh(f"mkdir -p {OURS}/runs/{run_name}/control; touch {OURS}/runs/{run_name}/control/pid")
-    said = make("uninstall", *there, expect=2)
-    assert "were not all copied here: make tsbs RUN=" in said, said
-    hold = f"exec 9>>{OURS}/cache/run.lock; flock 9; echo \\$\\$ >{OURS}/held; exec sleep 60"
-    bare.ssh(f'setsid --fork bash -c "{hold}" >/dev/null 2>&1 </dev/null; until [ -s {OURS}/held ]; do sleep 0.1; done')
-    assert "a run is using " in make("uninstall", *there, "YES=1", expect=2)
-    bare.ssh(f"kill $(cat {OURS}/held); rm {OURS}/held")
     assert bare.ssh(f"test -e {OURS}/runs/{run_name}/project/host/main.go", check=False).returncode == 0
     bare.ssh(f"rm -rf {OURS}/wheel")
     said = make("uninstall", *there, "YES=1")

@@ -20,7 +20,7 @@ name: plain
 type: stdout
 short_description: Print tasks and failures
 description:
-  - The message of ansible.builtin.fail is printed as it is. Every other failure is a defect, and printed in full.
+  - What a command or ansible.builtin.fail says is printed as it is. Another failure is a defect, and printed in full.
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
@@ -40,7 +40,7 @@ def _log(level: str, text: str) -> None:
 
 
 class CallbackModule(Default):
-    """Prints the message of `ansible.builtin.fail` as it is, and writes tasks and failures to run.log."""
+    """Prints why a command has failed in its own words, and writes tasks and failures to run.log."""
 
     CALLBACK_NAME = "plain"
 
@@ -52,13 +52,14 @@ class CallbackModule(Default):
         self._display.display(f"task: {task.get_name()}")
 
     def v2_runner_on_failed(self, result: Result, ignore_errors: bool = False) -> Any:  # noqa: FBT001, FBT002 - same
-        """Print the reason."""
+        """Print the reason: what a command said, or was said of it by ansible.builtin.fail."""
+        reason = str(result.result.get("stderr") or result.result.get("msg", "")).rstrip("\n")
         if not ignore_errors:
-            _log("ERROR", f"{result.task.get_name()}: {result.result.get('msg', '')}")
-        if result.task.action != "ansible.builtin.fail":
+            _log("ERROR", f"{result.task.get_name()}: {reason}")
+        if result.task.action not in {"ansible.builtin.command", "ansible.builtin.fail"}:
             return super().v2_runner_on_failed(result, ignore_errors)
         host = f"{result.host.get_name()}: " if os.environ.get("TSDUEL_FLEET") else ""
-        return self._display.display(f"\n{host}" + str(result.result["msg"]).rstrip("\n"), stderr=True)
+        return self._display.display(f"\n{host}{reason}", stderr=True)
 
     def v2_runner_on_unreachable(self, result: Result) -> Any:
         """Print that the machine is gone, and the next step."""
@@ -71,22 +72,11 @@ class CallbackModule(Default):
         if VERBOSE and not stats.failures and not stats.dark:
             super().v2_playbook_on_stats(stats)
 
-    def v2_playbook_on_play_start(self, play: Any) -> None:
-        """Name the play."""
-        if VERBOSE:
-            super().v2_playbook_on_play_start(play)
 
-    def v2_runner_on_ok(self, result: Result) -> None:
-        """Name a host that was changed."""
-        if VERBOSE:
-            super().v2_runner_on_ok(result)
+def _nothing(*_: object) -> None:
+    """Print nothing of an event that is no step and no failure."""
 
-    def v2_runner_item_on_ok(self, result: Result) -> None:
-        """Name a part of it."""
-        if VERBOSE:
-            super().v2_runner_item_on_ok(result)
 
-    def v2_playbook_on_include(self, included_file: Any) -> None:
-        """Name an included file."""
-        if VERBOSE:
-            super().v2_playbook_on_include(included_file)
+if not VERBOSE:
+    for event in ("playbook_on_play_start", "playbook_on_include", "runner_on_ok", "runner_item_on_ok"):
+        setattr(CallbackModule, f"v2_{event}", _nothing)

@@ -99,21 +99,3 @@ def test_restricted_pods_run_on_two_nodes_and_nothing_is_left():
             time.sleep(0.5)
         assert left(here.name)
     assert left(here.name) == []
-
-
-@pytest.mark.slow
-def test_without_nodes_a_test_makes_them_up_and_says_what_becomes_of_pods():
-    """The scheduler is a real one: it places a pod on a node with enough CPUs, and says why it places none."""
-    with cluster(nodes=0) as here:
-        here.make_up_node("node-1", 1)
-        here.apply(SPACE, pod("one", "node-1"), pod("two", "node-1"))
-        here.kubectl("wait", "--for=condition=PodScheduled", "--timeout=60s", "--namespace=strict", "pod/one")
-        here.say("pod", "one", {"phase": "Failed", "reason": "Evicted"}, namespace="strict")
-        assert here.get("pod/one", "--namespace=strict")["status"]["reason"] == "Evicted"
-        # A pod that has failed needs no CPU any more.
-        here.kubectl("wait", "--for=condition=PodScheduled", "--timeout=60s", "--namespace=strict", "pod/two")
-        here.apply(pod("three", "node-1"))
-        here.kubectl("wait", "--for=condition=PodScheduled=false", "--timeout=60s", "--namespace=strict", "pod/three")
-        (condition,) = here.get("pod/three", "--namespace=strict")["status"]["conditions"]
-        assert "1 Insufficient cpu" in condition["message"]
-    assert left(here.name) == []

@@ -1,13 +1,11 @@
 """What a cluster refuses, each in a sentence with what to do: the API server, scheduler and controllers are real ones.
 
-Nodes are made up, so what a kubelet says of a pod is said by the test.
+The node is made up; what kubelets say of a pod is in test_place.py.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
 import time
 
 import plans
@@ -87,52 +85,25 @@ def asked(tmp_path):
     return ask
 
 
-@contextlib.contextmanager
-def saying(here, status):
-    """Say of the first pod that appears, once it is scheduled, what a kubelet would."""
-    over = threading.Event()
-
-    def say():
-        while not over.wait(0.2):
-            for pod in here.get("pods", "--namespace", SPACE)["items"]:
-                if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
-                    with contextlib.suppress(AssertionError):
-                        here.say("pod", pod["metadata"]["name"], status, SPACE)
-                elif "deletionTimestamp" in pod["metadata"]:
-                    name = pod["metadata"]["name"]
-                    here.kubectl("delete", "pod", name, f"--namespace={SPACE}", "--force", check=False)
-
-    thread = threading.Thread(target=say)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def test_no_such_namespace(asked):
-    """The API server's own words."""
-    assert 'namespaces "moon" not found' in asked(namespace="moon")
-
-
-def test_no_node_with_so_many_cpus(asked):
-    """The scheduler's words, and the knob."""
-    said = asked(cpus=16)
-    assert "1 Insufficient cpu" in said
-    assert 'take fewer CPUs than 16, SET="k8s.cpus=..."' in said
-
-
-def test_no_node_with_such_a_label(asked):
-    """NODE_SELECTOR= is named."""
-    assert "give another NODE_SELECTOR=" in asked(node_selector={"disktype": "ssd"})
-
-
-def test_a_claim_that_stays_pending(asked):
-    """With the reason, which is the claim's own."""
-    said = asked(storage_class="nowhere")
-    assert "its claim of 2 GB from STORAGE_CLASS=nowhere stays pending" in said
-    assert 'storageclass.storage.k8s.io "nowhere" not found' in said
+@pytest.mark.parametrize(
+    ("changes", "sentences"),
+    [
+        ({"namespace": "moon"}, ['namespaces "moon" not found']),
+        ({"cpus": 16}, ["1 Insufficient cpu", 'take fewer CPUs than 16, SET="k8s.cpus=...", or larger nodes']),
+        ({"node_selector": {"disktype": "ssd"}}, ["give another NODE_SELECTOR="]),
+        (
+            {"storage_class": "nowhere"},
+            [
+                "its claim of 2 GB from STORAGE_CLASS=nowhere stays pending",
+                'storageclass.storage.k8s.io "nowhere" not found',
+            ],
+        ),
+    ],
+)
+def test_what_the_cluster_has_not(asked, changes, sentences):
+    """The words of API server, scheduler and claim, and the knob."""
+    said = asked(**changes)
+    assert [sentence for sentence in sentences if sentence not in said] == []
 
 
 def test_a_namespace_with_a_quota(asked, here):
@@ -154,22 +125,6 @@ def test_a_policy_that_forbids_the_pod(asked, here):
     said = asked(namespace="ruled", wait_s=60)
     assert "a policy of the cluster forbids it" in said
     assert "no benchmarks here" in said
-
-
-def test_an_image_that_cannot_be_pulled(asked, here):
-    """What the kubelet says of it."""
-    waiting = {"reason": "ErrImagePull", "message": "no such host"}
-    container = {
-        "name": "host",
-        "image": "x",
-        "imageID": "",
-        "ready": False,
-        "restartCount": 0,
-        "state": {"waiting": waiting},
-    }
-    with saying(here, {"phase": "Pending", "containerStatuses": [container]}):
-        said = asked(image="example.test/x", wait_s=60)
-    assert "the image example.test/x cannot be pulled (no such host)" in said
 
 
 def test_no_rights_says_which(here, tmp_path, monkeypatch):

@@ -10,15 +10,17 @@ from tsduel.places.gcp.prices import region_of
 
 # The plan replaces the family by its newest image.
 IMAGE = "projects/debian-cloud/global/images/family/debian-12"
-# As in terraform/host.tf: series that take only Hyperdisk, that take none, and that have one thread a core.
+# Series that take only Hyperdisk, that take none, that have one thread a core, and that are no x86 machines.
 HYPERDISK_ONLY = {"c4", "c4d", "h4d", "m4", "n4", "n4d", "x4"}
 NO_HYPERDISK = {"c2", "c2d", "e2", "n1", "n2", "n2d", "t2d"}
 NO_SMT = {"h3", "h4d", "t2d"}
+ARM = {"a4x", "c4a", "n4a", "t2a"}
+OWN_CORES = re.compile(r"[a-z][a-z0-9]*-[a-z]+-[0-9]+(-[a-z]+)?")
 ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 
 
 class Gcp(Part):
-    """The rented machine, for TARGET=gcp; terraform/variables.tf has further checks."""
+    """The rented machine, for TARGET=gcp."""
 
     machine: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{2,40}$")] = "e2-standard-8"
     # Tried in this order while a zone has no such machine left.
@@ -49,6 +51,13 @@ class Gcp(Part):
     @model_validator(mode="after")
     def _of_one_machine(self) -> Self:
         series = self.machine.partition("-")[0]
+        if not OWN_CORES.fullmatch(self.machine):
+            raise ValueError(
+                f"machine: {self.machine} has no cores of its own, and would measure its neighbours (e2-micro, "
+                "e2-small, e2-medium, f1-micro and g1-small share one): take one like e2-standard-8"
+            )
+        if series in ARM:
+            raise ValueError(f"machine: a {self.machine} is an Arm machine: take an x86 one, like e2-standard-8")
         if series in HYPERDISK_ONLY and self.disk_type not in {None, "hyperdisk-balanced"}:
             raise ValueError(f"disk_type: a {self.machine} takes hyperdisk-balanced only; leave disk_type away")
         if series in NO_HYPERDISK and self.disk_type == "hyperdisk-balanced":
