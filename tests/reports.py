@@ -56,14 +56,24 @@ def drawn(path, edit=None, **spec):
         return made(path, edit, **spec)
 
 
+def edit_json(run, pattern, change):
+    """Change the JSON files of a run that match a pattern, by a function of what is in each."""
+    for path in run.glob(pattern):
+        content = json.loads(path.read_text())
+        change(content)
+        path.write_text(json.dumps(content))
+
+
 def edit_plan(run, change):
     """Change the plan by a function of it."""
-    path = run / "plan/experiment.json"
-    plan = json.loads(path.read_text())
-    change(plan)
-    path.write_text(json.dumps(plan))
+    edit_json(run, "plan/experiment.json", change)
 
 
 def text(run):
     """Return the report."""
     return (run / "report.md").read_text()
+
+
+def section(run, title):
+    """Return a section of the report."""
+    return text(run).partition(f"\n## {title}\n")[2].partition("\n## ")[0]

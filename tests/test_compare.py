@@ -10,6 +10,7 @@ import pytest
 import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
+from reports import edit_plan
 
 from tsduel.core import tables
 from tsduel.core.errors import UserError
@@ -44,6 +45,11 @@ def document(run):
     return json.loads((run / "stats/comparison.json").read_text(), parse_constant=pytest.fail)
 
 
+def design(run, **changes):
+    """Change the design of a run."""
+    edit_plan(run, lambda plan: plan["design"].update(changes))
+
+
 def row_of(run, metric, query_type=""):
     """Return the row of a metric in comparison.json."""
     return next(row for row in document(run)["rows"] if (row["metric"], row["query_type"]) == (metric, query_type))
@@ -63,20 +69,14 @@ def run(tmp_path_factory):
     return run
 
 
-@given(pairs)
-def test_swapping_the_variants_mirrors_the_estimate(values):
-    """A against B is B against A with the other sign."""
+@given(pairs, positive)
+def test_the_estimate_has_a_mirror_and_no_unit(values, factor):
+    """A against B is B against A with the other sign, and scaling both sides changes nothing."""
     baseline, candidate = [b for b, _ in values], [c for _, c in values]
     forth, back = log_ratios(baseline, candidate), log_ratios(candidate, baseline)
+    scaled = log_ratios([b * factor for b in baseline], [c * factor for c in candidate])
     assert hodges_lehmann(forth) == pytest.approx(-hodges_lehmann(back), abs=1e-9)
-
-
-@given(pairs, positive)
-def test_a_unit_does_not_matter(values, factor):
-    """Scaling both sides changes nothing."""
-    plain = log_ratios([b for b, _ in values], [c for _, c in values])
-    scaled = log_ratios([b * factor for b, _ in values], [c * factor for _, c in values])
-    assert hodges_lehmann(plain) == pytest.approx(hodges_lehmann(scaled), abs=1e-9)
+    assert hodges_lehmann(forth) == pytest.approx(hodges_lehmann(scaled), abs=1e-9)
 
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=12))
@@ -133,22 +133,17 @@ def test_the_spread_is_split_into_its_parts(run):
 
 def test_ratios_of_pairs_come_before_ratios_of_values(run, tmp_path):
     """Where operations were exchanged the pairs decide, whatever the values beside them are."""
-    other = tmp_path / "run"
-    synthetic.write_run(other, synthetic.Spec(**(vars(SPEC) | {"blocks": 8})))
-    tidy.main(other)
-    edit(
-        other, "measurements", lambda lines: [re.sub(r"(candidate.*duel_typical_ms),[^,]+", r"\1,1", x) for x in lines]
-    )
-    found, before = rows(other), rows(run)
-    assert found["duel_typical_ms", TYPES[0]]["change_pct"] == before["duel_typical_ms", TYPES[0]]["change_pct"]
-    assert found["duel_typical_ms", TYPES[0]]["candidate_median"] == "1"
+    other, mine = write(tmp_path, blocks=8), re.compile(r"(candidate.*duel_typical_ms),[^,]+")
+    edit(other, "measurements", lambda lines: [mine.sub(r"\1,1", x) for x in lines])
+    found, before = (rows(one)["duel_typical_ms", TYPES[0]] for one in (other, run))
+    assert found["change_pct"] == before["change_pct"]
+    assert found["candidate_median"] == "1"
 
 
 def test_thresholds_of_the_experiment_count(tmp_path):
     """What matters is the user's to say, before the run."""
     run = write(tmp_path)
-    plan = json.loads((run / "plan/experiment.json").read_text())
-    synthetic.edit_plan(run, design=plan["design"] | {"thresholds": {"load_rate": 20.0}})
+    design(run, thresholds={"load_rate": 20.0})
     assert rows(run)["load_rate", ""]["verdict"] == "negligible"
 
 
@@ -384,8 +379,7 @@ def test_what_prepares_a_duel_can_be_left_unjudged(tmp_path):
     """design.judged: duel shows the load, and every block has one; fewer tests are in the family."""
     run = write(tmp_path)
     before = rows(run)
-    design = json.loads((run / "plan/experiment.json").read_text())["design"]
-    synthetic.edit_plan(run, design=design | {"judged": "duel"})
+    design(run, judged="duel")
     found = rows(run)
     assert {row["verdict"] for key, row in found.items() if key[0].startswith(("load_", "disk_", "rss_"))} == {"shown"}
     assert found["load_rate", ""]["change_pct"] == before["load_rate", ""]["change_pct"]
@@ -410,8 +404,7 @@ def test_every_candidate_against_the_baseline(tmp_path):
     texts = [(run / f"stats/{name}.bench.txt").read_text() for name in THREE]
     assert len({text.count("phase=load") for text in texts}) == 1
     # In a family of its own the first candidate's p is no larger, and somewhere smaller.
-    plan = json.loads((run / "plan/experiment.json").read_text())
-    synthetic.edit_plan(run, variants=plan["variants"][:2])
+    edit_plan(run, lambda plan: plan["variants"].pop())
     alone = rows(run)
     both = [(row["p_adj"], first[name]["p_adj"]) for name, row in alone.items() if row["p_adj"]]
     assert all(float(one) <= float(joint) + 1e-12 for one, joint in both)

@@ -111,7 +111,7 @@ def test_both_are_asked_the_same_and_compared_by_value(foreign, project):
     asked = sum(of_type["exchanges"] for of_type in sat)
     for make in (tidy, compare, report):
         make.main(project.run_dir)
-    text = (project.run_dir / "report.md").read_text()
+    text = reports.text(project.run_dir)
     for expected in (
         "there foreign@",
         " against here foreign@",
@@ -163,18 +163,28 @@ def test_a_binary_against_itself_is_no_crossing(foreign):
     assert {variant.target for variant in plan.variants} == set(plan.targets) == {"here"}
 
 
+ENDS, STARTS = (
+    Target(name=name, data_format="", query_format="", answers="", windows=name) for name in ("end", "start")
+)
+
+
 def test_windows_whose_edges_are_counted_otherwise_are_compared_by_value_where_no_sample_lies_on_them():
     """Else by their series, and it is said what would help; the same dialects agree anyhow."""
-    ends, starts = (
-        Target(name=name, data_format="", query_format="", answers="", windows=name) for name in ("end", "start")
-    )
     on, off = (WorkloadAsked(start=f"2025-06-10T00:00:{second}Z", interval="80s") for second in ("00", "10"))
-    assert compared(ends, starts, 3600, off).level == "values"
-    assert compared(ends, ends, 3600, on).level == "values"
-    lower = compared(ends, starts, 3600, on)
+    assert compared(ENDS, STARTS, 3600, off).level == "values"
+    assert compared(ENDS, ENDS, 3600, on).level == "values"
+    lower = compared(ENDS, STARTS, 3600, on)
     assert lower.level == "series"
     assert 'SET="workload.start=2025-06-10T00:00:10Z"' in lower.why
-    assert compared(ends, starts, 0, off).level == "data"
+    assert compared(ENDS, STARTS, 0, off).level == "data"
+
+
+@pytest.mark.parametrize("name", ["vm-influxdb", "vm-prometheus"])
+def test_the_experiments_of_different_databases_are_compared_by_value(name):
+    """Nobody has put a sample on the edge of a window."""
+    path = PROJECT / f"experiments/{name}.yml"
+    workload = read.validate(read.read_file(path), str(path)).workload
+    assert compared(ENDS, STARTS, 3600, workload).level == "values"
 
 
 def test_same_databases_are_planned_as_before():
@@ -185,36 +195,36 @@ def test_same_databases_are_planned_as_before():
     assert all(not of_type.compared for of_type in plan.queries.types)
 
 
-def sample(candidate, better="lower"):
-    """Return eight blocks in which a candidate has so many times the baseline's."""
-    pairs = [(100.0 + i, candidate * (100.0 + i) * (1 + 0.001 * (i % 3))) for i in range(8)]
-    return Sample(pairs, {"order": [i % 2 == 0 for i in range(8)]}, better, "primary", 0.0)
+def judged(values, better="lower"):
+    """Judge a candidate with these values in eight blocks, in which the baseline has 100 to 107."""
+    pairs = [(100.0 + i, value) for i, value in enumerate(values)]
+    return judge([Sample(pairs, {"order": [i % 2 == 0 for i in range(8)]}, better, "primary", 0.0)], 1)[0]
+
+
+def times(factor):
+    """Return values that are so many times the baseline's."""
+    return [factor * (100.0 + i) * (1 + 0.001 * (i % 3)) for i in range(8)]
 
 
 def test_without_a_threshold_there_is_better_worse_and_inconclusive():
     """However small: neither is a version of the other, and nothing is equivalent or a regression."""
-    assert [judge([sample(f)], 1)[0].verdict for f in (3.1, 0.3, 1.01)] == ["worse", "better", "worse"]
-    assert judge([sample(3.1, "higher")], 1)[0].verdict == "better"
-    noisy = Sample(
-        [(100.0, 100.0 + d) for d in (-5, 4, -3, 2, -1, 6, -7, 5)], {"order": [True] * 8}, "lower", "primary", 0.0
-    )
-    (judged,) = judge([noisy], 1)
-    assert judged.verdict == "inconclusive"
-    assert judged.findings.blocks_needed is None
-    assert not judged.clear
+    assert [judged(times(f)).verdict for f in (3.1, 0.3, 1.01)] == ["worse", "better", "worse"]
+    assert judged(times(3.1), "higher").verdict == "better"
+    noisy = judged([100.0 + i + d for i, d in enumerate((-5, 4, -3, 2, -1, 6, -7, 5))])
+    assert (noisy.verdict, noisy.findings.blocks_needed, noisy.clear) == ("inconclusive", None, False)
 
 
 def test_effects_are_said_as_ratios():
     """What takes a third of the time is three times as fast; amounts are times as much."""
     row = {"change_pct": 212.0, "lo_pct": 200.0, "hi_pct": 222.0, "threshold_pct": 0.0, "verdict": "better"}
-    rate, time, cpu = METRICS["load_rate"], METRICS["duel_typical_ms"], METRICS["duel_cpu_us"]
-    assert sentences.size(row, rate) == "3.1 times as fast"
-    assert sentences.size(row, time) == "3.1 times as slow"
-    assert sentences.size(row, cpu) == "3.1 times as much"
-    assert (numbers.effect(row), numbers.interval(row)) == (f"{numbers.TIMES}3.1", "3.0 to 3.2")
     less = row | {"change_pct": -68.0, "lo_pct": -69.0, "hi_pct": -67.0}
-    assert sentences.size(less, time) == "3.13 times as fast"
-    assert sentences.size(less, cpu) == "0.320 times as much"
+    for change, metric, said in (
+        (row, "load_rate", "3.1 times as fast"), (row, "duel_typical_ms", "3.1 times as slow"),
+        (row, "duel_cpu_us", "3.1 times as much"), (less, "duel_typical_ms", "3.13 times as fast"),
+        (less, "duel_cpu_us", "0.320 times as much"),
+    ):  # fmt: skip
+        assert sentences.size(change, METRICS[metric]) == said
+    assert (numbers.effect(row), numbers.interval(row)) == (f"{numbers.TIMES}3.1", "3.0 to 3.2")
 
 
 FACTORS = {"candidate": {"rate": 0.4, "cpu": 2.5, "service": 3.1, "query_cpu": 0.5}}
@@ -267,14 +277,3 @@ def test_a_trend_of_different_databases_is_of_ratios(tmp_path, monkeypatch):
     svg = (results / "trend/duel_typical_ms-geomean.svg").read_text()
     assert "ratio in each run" in svg
     assert "change in each run" not in svg
-
-
-def test_the_experiments_of_different_databases_are_compared_by_value():
-    """Nobody has put a sample on the edge of a window."""
-    for name in ("vm-influxdb", "vm-prometheus"):
-        path = PROJECT / f"experiments/{name}.yml"
-        workload = read.validate(read.read_file(path), str(path)).workload
-        assert compared(
-            *(Target(name=end, data_format="", query_format="", answers="", windows=end) for end in ("end", "start")),
-            3600, workload,
-        ).level == "values"  # fmt: skip

@@ -5,7 +5,6 @@ import json
 import math
 import shutil
 import subprocess
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,17 +13,16 @@ import pytest
 import synthetic
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from reports import edit_plan
+from reports import compared, edit_plan
 
 from plots import exports
 from plots.exports.openmetrics import name_of
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
 from tsduel.stats import compare
-from tsduel.tidy import tables as tidy
 
 BENCHSTAT = Path(__file__).parent.parent / "scripts/benchstat"
-SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-8", "double-groupby-1"), load_s=6.0, exchanges=60, solo_s=0.5)
+SPEC = {"query_types": ("cpu-max-all-8", "double-groupby-1"), "load_s": 6.0, "exchanges": 60}
 TRACKERS = {"smaller-is-better.json", "bigger-is-better.json", "bencher.json", "otava-candidate.csv", "otava.yaml"}
 ALWAYS = {"baseline.bench.txt", "candidate.bench.txt", "openmetrics.txt"}
 # As github-action-benchmark's README describes the custom tools: name, unit and value, and two texts that may be there.
@@ -33,13 +31,9 @@ CUSTOM_BENCHMARKS = {
     "minItems": 1,
     "items": {
         "type": "object",
-        "properties": {
-            "name": {"type": "string", "minLength": 1},
-            "unit": {"type": "string", "minLength": 1},
-            "value": {"type": "number"},
-            "range": {"type": "string"},
-            "extra": {"type": "string"},
-        },
+        "properties": {key: {"type": "string", "minLength": 1} for key in ("name", "unit")}
+        | {"value": {"type": "number"}}
+        | {key: {"type": "string"} for key in ("range", "extra")},
         "required": ["name", "unit", "value"],
         "additionalProperties": False,
     },
@@ -54,7 +48,7 @@ BENCHER = {
         "propertyNames": {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$", "maxLength": 64},
         "additionalProperties": {
             "type": "object",
-            "properties": {name: {"type": "number"} for name in ("value", "lower_value", "upper_value")},
+            "properties": {key: {"type": "number"} for key in ("value", "lower_value", "upper_value")},
             "required": ["value"],
             "additionalProperties": False,
         },
@@ -62,13 +56,9 @@ BENCHER = {
 }
 
 
-def made(path, name="20261120T140000Z-synthetic", edit=lambda _: None, edit_tidy=lambda _: None, **spec):
+def made(path, edit=None, **spec):
     """Write a run, take it through tidy and compare, and export it."""
-    run = synthetic.write_run(path / name, replace(SPEC, **spec))
-    edit(run)
-    tidy.main(run)
-    edit_tidy(run)
-    compare.main(run)
+    run = compared(path, edit, **(SPEC | spec))
     exports.main(run)
     return run
 
@@ -100,10 +90,9 @@ def test_a_result_has_every_format(run):
 def test_benchstat_reads_the_export(run, tmp_path):
     """The Go benchmark files are those of the statistics, and the real benchstat compares them."""
     (tmp_path / "stats").mkdir()
-    for side in ("baseline", "candidate"):
-        exported = run / f"exports/{side}.bench.txt"
-        assert exported.read_bytes() == (run / f"stats/{side}.bench.txt").read_bytes()
-        (tmp_path / f"stats/{side}.bench.txt").write_bytes(exported.read_bytes())
+    for exported in run.glob("exports/*.bench.txt"):
+        assert exported.read_bytes() == (run / "stats" / exported.name).read_bytes()
+        shutil.copy(exported, tmp_path / "stats")
     done = subprocess.run([BENCHSTAT, tmp_path], capture_output=True, text=True, check=True)
     assert "TSBS/phase=duel/type=cpu-max-all-8" in done.stdout
 
@@ -132,22 +121,17 @@ def test_github_action_benchmark(run):
 def test_names_are_stable_over_runs(run, tmp_path):
     """Another run of the experiment, another revision: the same names everywhere."""
 
-    def newer(other):
-        def change(plan):
-            plan["variants"][1]["label"] = "v1.140.0"
-            plan["variants"][1]["components"][0] |= {"revision": "f" * 40, "dirty": "abcdef0123456789"}
+    def newer(plan):
+        plan["variants"][1]["label"] = "v1.140.0"
+        plan["variants"][1]["components"][0] |= {"revision": "f" * 40, "dirty": "abcdef0123456789"}
 
-        edit_plan(other, change)
-
-    other = made(tmp_path, "20261121T140000Z-synthetic", newer, seed=2)
+    other = made(tmp_path, lambda run: edit_plan(run, newer), seed=2)
     for file in ("smaller-is-better.json", "bigger-is-better.json"):
         assert [e["name"] for e in read(run, file)] == [e["name"] for e in read(other, file)]
         assert f"revision {'f' * 40}+abcdef012345" in read(other, file)[0]["extra"]
-    assert {k: list(v) for k, v in read(run, "bencher.json").items()} == {
-        k: list(v) for k, v in read(other, "bencher.json").items()
-    }
-    first, second = (csv_lines(one)[0] for one in (run, other))
-    assert list(first) == list(second)
+    one, two = ({k: list(v) for k, v in read(of, "bencher.json").items()} for of in (run, other))
+    assert one == two
+    assert list(csv_lines(run)[0]) == list(csv_lines(other)[0])
     assert (run / "exports/otava.yaml").read_text() == (other / "exports/otava.yaml").read_text()
 
 
@@ -189,7 +173,7 @@ def test_openmetrics_is_read_by_its_own_parser(run):
         if line["metric"] == "query_mean_ms"
     }
     samples = found["tsduel_query_mean_seconds"].samples
-    assert len(samples) == 2 * SPEC.blocks * len(SPEC.query_types)
+    assert len(samples) == 2 * 6 * len(SPEC["query_types"])
     for sample in samples:
         labels = sample.labels
         assert set(labels) == {"run", "experiment", "standing", "variant", "query_type", "block"}
@@ -215,11 +199,7 @@ def test_every_metric_has_a_name_of_its_own():
 def test_a_label_with_quotes_and_newlines(tmp_path):
     """What a person named a variant comes back as it was."""
     label = 'größer "als" \\ vorher\nund so'
-
-    def odd(run):
-        edit_plan(run, lambda plan: plan["variants"][1].update(label=label))
-
-    run = made(tmp_path, edit=odd)
+    run = made(tmp_path, lambda run: edit_plan(run, lambda plan: plan["variants"][1].update(label=label)))
     info = next(family for family in families(run) if family.name == "tsduel_variant")
     assert {s.labels["variant"]: s.labels["label"] for s in info.samples}["candidate"] == label
     assert csv_lines(run)[0]["version"] == label
@@ -250,12 +230,11 @@ def test_otava(run):
 
 def test_lines_of_several_runs_go_into_one_file(run, tmp_path):
     """A metric that one run does not have keeps its column, as a number that is none."""
-
-    def without(other):
-        path = other / "tidy/measurements.csv"
-        path.write_text("".join(x for x in path.read_text().splitlines(keepends=True) if ",drain_seconds," not in x))
-
-    other = made(tmp_path, edit_tidy=without)
+    other = made(tmp_path)
+    path = other / "tidy/measurements.csv"
+    path.write_text("".join(x for x in path.read_text().splitlines(keepends=True) if ",drain_seconds," not in x))
+    compare.main(other)
+    exports.main(other)
     (line,) = csv_lines(other)
     assert list(line) == list(csv_lines(run)[0])
     assert math.isnan(float(line["drain_seconds"]))
@@ -307,6 +286,6 @@ def test_blocks_that_do_not_count_are_left_out(tmp_path):
 
 def test_export_before_compare_is_a_sentence(tmp_path):
     """What to do first is said."""
-    run = synthetic.write_run(tmp_path / "run", SPEC)
+    run = synthetic.write_run(tmp_path / "run", synthetic.Spec(blocks=1, exchanges=20))
     with pytest.raises(UserError, match="make compare RUN=run"):
         exports.main(run)

@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from test_exports import BENCHER, CUSTOM_BENCHMARKS
 
 from plots import comment, exports, report
-from plots.exports.names import LONGEST, safe
+from plots.exports.trackers import LONGEST, safe
 from plots.sections import bench, profiles
 from tsduel.plan import changes
 from tsduel.stats import compare

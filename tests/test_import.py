@@ -14,9 +14,11 @@ LOGS = Path(__file__).with_name("data") / "logs"
 TYPES = ["single-groupby-1-1-1", "cpu-max-all-8", "double-groupby-1"]
 BASELINE, CANDIDATE = ((LOGS / f"{side}.log").read_bytes().decode() for side in ("baseline", "candidate"))
 # As newer builds of TSBS word it; the recorded logs are of the pinned one.
-SAMPLES = re.sub(
-    r"^(time,|loaded ).*", lambda found: found[0].replace("metric", "sample"), BASELINE, flags=re.MULTILINE
-)
+
+
+def sub(pattern, new, text=BASELINE, **options):
+    """Replace in a log; ^ and $ are those of its lines."""
+    return re.sub(pattern, new, text, flags=re.MULTILINE, **options)
 
 
 def written(path, text):
@@ -49,15 +51,12 @@ def test_the_figures_are_those_of_the_log():
     rate = re.search(r"mean rate ([\d.]+) metrics/sec", BASELINE)[1]
     assert found["load_rate", ""]["baseline_median"] == float(rate)
     for metric, name in (
-        ("load_cpu_user_seconds", "process_cpu_seconds_user_total"),
-        ("load_cpu_seconds", "process_cpu_seconds_total"),
-        ("load_rss_end_bytes", "process_resident_memory_bytes"),
-        ("load_rss_peak_bytes", "process_resident_memory_peak_bytes"),
-        ("load_io_read_bytes", "process_io_read_bytes_total"),
-        ("load_io_written_bytes", "process_io_written_bytes_total"),
-    ):
+        ("load_cpu_user_seconds", "cpu_seconds_user_total"), ("load_cpu_seconds", "cpu_seconds_total"),
+        ("load_rss_end_bytes", "resident_memory_bytes"), ("load_rss_peak_bytes", "resident_memory_peak_bytes"),
+        ("load_io_read_bytes", "io_read_bytes_total"), ("load_io_written_bytes", "io_written_bytes_total"),
+    ):  # fmt: skip
         for side, log in (("baseline", BASELINE), ("candidate", CANDIDATE)):
-            printed = float(re.search(rf"^{name} (\S+)", log, re.MULTILINE)[1])
+            printed = float(re.search(rf"^process_{name} (\S+)", log, re.MULTILINE)[1])
             assert found[metric, ""][f"{side}_median"] == pytest.approx(printed)
     for query_type in TYPES:
         after = CANDIDATE.split(f"make tsbs-run-queries TSBS_QUERY_TYPE={query_type}")[1]
@@ -69,31 +68,31 @@ def test_the_figures_are_those_of_the_log():
 
 
 def test_a_table_a_picture_and_no_verdict(tmp_path, capsys):
-    """In the report, in its page, and in the terminal; the logs lie beside them as they were."""
-    found = reported(tmp_path)
-    assert "# my branch against v1.132.0\n" in found
-    assert "> **One run each: no verdict.**" in found
-    assert re.search(r"\*\*Ingestion rate\*\*.* [\d.]+ % (faster|slower), one run each: no verdict\n", found)
-    assert re.search(r"\| Ingestion rate +\| samples/s +\| +[\d,]+ \| +[\d,]+ \| +[+-][\d.]+ \|", found)
-    assert "| Peak memory until the end of the load (process_resident_memory_peak_bytes) " in found
-    assert "- `logs/baseline.log`: 4,320,000 samples (`--use-case=cpu-only --seed=8428 --scale=400 " in found
-    assert "](plots/load-rate.svg)" in found
+    """In the report, in its page, and in the terminal; the logs lie beside them as they were.
+
+    What a log cannot show neither passes nor fails; the samples are those that tsbs_generate_data was asked for.
+    """
+    assert imported.samples_asked(read_log(LOGS / "baseline.log").flags) == 400 * 1080 * 10
+    found, printed = reported(tmp_path), capsys.readouterr().out
     out = tmp_path / "results/imported/x"
-    assert "<svg " in (out / "report.html").read_text()
+    for text, pattern in (
+        (found, "^# my branch against v1\\.132\\.0$"),
+        (found, r"^> \*\*One run each: no verdict\.\*\*"),
+        (found, r"\*\*Ingestion rate\*\*.* [\d.]+ % (faster|slower), one run each: no verdict$"),
+        (found, r"\| Ingestion rate +\| samples/s +\| +[\d,]+ \| +[\d,]+ \| +[+-][\d.]+ \|"),
+        (found, r"\| Peak memory until the end of the load \(process_resident_memory_peak_bytes\) "),
+        (found, r"- `logs/baseline\.log`: 4,320,000 samples \(`--use-case=cpu-only --seed=8428 --scale=400 "),
+        (found, r"\]\(plots/load-rate\.svg\)"),
+        (found, "Only what a log shows was checked"),
+        ((out / "report.html").read_text(), "<svg "),
+        (printed, r"^Ingestion rate +samples/s +[\d,]+ +[\d,]+ +[+-][\d.]+$"),
+        (printed, r"One run each: no verdict\."),
+        (printed, f"Report: {out}/report\\.md"),
+    ):
+        assert re.search(pattern, text, re.MULTILINE), pattern
+    assert "A check failed" not in found
     for side in ("baseline", "candidate"):
         assert (out / f"logs/{side}.log").read_bytes() == (LOGS / f"{side}.log").read_bytes()
-    printed = capsys.readouterr().out
-    assert re.search(r"^Ingestion rate +samples/s +[\d,]+ +[\d,]+ +[+-][\d.]+$", printed, re.MULTILINE)
-    assert "One run each: no verdict." in printed
-    assert f"Report: {out}/report.md" in printed
-
-
-def test_what_a_log_cannot_show_is_not_checked(tmp_path):
-    """It neither passes nor fails; the samples are those that tsbs_generate_data was asked for."""
-    assert imported.samples_asked(read_log(LOGS / "baseline.log").flags) == 400 * 1080 * 10
-    found = reported(tmp_path)
-    assert "A check failed" not in found
-    assert "Only what a log shows was checked" in found
 
 
 def test_names_come_from_knobs_or_files(tmp_path):
@@ -104,39 +103,34 @@ def test_names_come_from_knobs_or_files(tmp_path):
     assert "# x (candidate) against x (baseline)\n" in reported(tmp_path / "same", BASELINE="x", CANDIDATE="x")
 
 
-def forms():
-    """Return the same log in other clothes."""
-    colours = re.sub(r"^(make.*|Summary:)$", "\x1b[01;32m\\1\x1b[0m", BASELINE, flags=re.MULTILINE)
-    progress = re.sub(r"^(Run complete|loaded)", r"  12 %\r  99 %\r\1", BASELINE, flags=re.MULTILINE)
-    quiet = re.sub(r"^(make|cat|test|curl|\t).*\n", "", BASELINE, flags=re.MULTILINE)
-    burn_in = BASELINE.replace(
-        "Run complete",
-        "burn-in complete after 10 queries with 2 workers\nAfter 100 queries with 2 workers:\n"
-        "min:     9.99ms, med:     9.99ms, mean:     9.99ms, max:    9.99ms, stddev:     9.99ms, sum:   1.7sec,"
-        " count: 9\n\n"
-        "Run complete",
-    )
-    retries = re.sub(r"^(\d{10},.*\n)", "goroutine says hello\n\\1", BASELINE, count=3, flags=re.MULTILINE)
-    return {
-        "samples": SAMPLES,
-        "crlf": BASELINE.replace("\n", "\r\n"),
-        "colours": "\x1b]0;a window's title\x07" + colours,
-        "progress": progress,
-        "without make's lines": quiet,
-        "noise": burn_in,
-        "other lines in the load": retries,
-        "no newline at the end": BASELINE.rstrip("\n"),
-        "a scale that looks like a year": BASELINE.replace("-400-2025", "-2025-2025"),
-        "only the names of files": re.sub(r"^make tsbs-run.*\n", "", BASELINE, flags=re.MULTILINE),
-        "labelled metrics": re.sub(r"^(process_\w+) ", r'\1{instance="a"} ', BASELINE, flags=re.MULTILINE),
-    }
+NOISE = """\
+burn-in complete after 10 queries with 2 workers
+After 100 queries with 2 workers:
+min:     9.99ms, med:     9.99ms, mean:     9.99ms, max:    9.99ms, stddev:     9.99ms, sum:   1.7sec, count: 9
+
+Run complete"""
+QUIET = sub(r"^(make|cat|test|curl|\t).*\n", "")
+FORMS = {
+    # As newer builds of TSBS word it; the recorded logs are of the pinned one.
+    "samples": sub(r"^(time,|loaded ).*", lambda found: found[0].replace("metric", "sample")),
+    "crlf": BASELINE.replace("\n", "\r\n"),
+    "colours": "\x1b]0;a window's title\x07" + sub(r"^(make.*|Summary:)$", "\x1b[01;32m\\1\x1b[0m"),
+    "progress": sub(r"^(Run complete|loaded)", r"  12 %\r  99 %\r\1"),
+    "without make's lines": QUIET,
+    "noise": BASELINE.replace("Run complete", NOISE),
+    "other lines in the load": sub(r"^(\d{10},.*\n)", "goroutine says hello\n\\1", count=3),
+    "no newline at the end": BASELINE.rstrip("\n"),
+    "a scale that looks like a year": BASELINE.replace("-400-2025", "-2025-2025"),
+    "only the names of files": sub(r"^make tsbs-run.*\n", ""),
+    "labelled metrics": sub(r"^(process_\w+) ", r'\1{instance="a"} '),
+}
 
 
-@pytest.mark.parametrize("form", forms())
+@pytest.mark.parametrize("form", FORMS)
 def test_the_same_log_in_other_clothes(tmp_path, form):
     """Wording, line ends, colours, make's lines and noise change no figure and no name."""
     plain = read_log(written(tmp_path / "plain.log", BASELINE))
-    other = read_log(written(tmp_path / "other.log", forms()[form]))
+    other = read_log(written(tmp_path / "other.log", FORMS[form]))
     assert (other.load, other.process, list(other.queries)) == (plain.load, plain.process, TYPES)
     assert other.queries == plain.queries
     assert other.notes == []
@@ -155,20 +149,15 @@ def test_the_same_log_in_other_clothes(tmp_path, form):
 )
 def test_types_by_their_label(tmp_path, label, query_type):
     """Without make's lines a type is told by TSBS's own words; unknown ones make a name that is safe for a file."""
-    log = re.sub(r"^VictoriaMetrics 1 cpu metric.*$", label, forms()["without make's lines"], flags=re.MULTILINE)
+    log = sub(r"^VictoriaMetrics 1 cpu metric.*$", label, QUIET)
     assert next(iter(read_log(written(tmp_path / "a.log", log)).queries)) == query_type
-
-
-def without(log, query_type):
-    """Cut the summary of a type out, as if it had been interrupted."""
-    head, tail = log.split(f"make tsbs-run-queries TSBS_QUERY_TYPE={query_type}")
-    rest = tail.partition("wall clock time:")[2].partition("\n")[2]
-    return f"{head}make tsbs-run-queries TSBS_QUERY_TYPE={query_type}\n{rest}"
 
 
 def test_a_type_of_one_side_only(tmp_path):
     """It is not comparable, and the report says where it was begun."""
-    found = reported(tmp_path, candidate=without(CANDIDATE, "cpu-max-all-8"))
+    # Its summary is cut out, as if it had been interrupted.
+    cut = r"(make tsbs-run-queries TSBS_QUERY_TYPE=cpu-max-all-8)[\s\S]*?(wall clock time:.*\n)"
+    found = reported(tmp_path, candidate=sub(cut, r"\1\n", CANDIDATE))
     assert re.search(r"my branch\.log:\d+: cpu-max-all-8 was started and did not finish", found)
     assert "- cpu-max-all-8 exists in v1.132.0 only: it is shown, and not compared." in found
     of = rows(candidate=tmp_path / "my branch.log")
@@ -176,20 +165,20 @@ def test_a_type_of_one_side_only(tmp_path):
     assert of["query_mean_ms", "double-groupby-1"]["change_pct"] is not None
 
 
-def test_a_load_without_queries(tmp_path):
-    """A log of tsbs-load-data alone is enough for the load."""
-    loads = [log.partition("make tsbs-generate-queries")[0] for log in (BASELINE, CANDIDATE)]
-    found = reported(tmp_path, *loads)
-    assert "**Ingestion rate**: " in found
-    assert "Query rate" not in found
-
-
-def test_a_load_shorter_than_a_period(tmp_path):
-    """The loader prints its header only: there is a rate and no clock, and the report is made."""
-    short = [re.sub(r"^\d{10},.*\n", "", log, flags=re.MULTILINE) for log in (BASELINE, CANDIDATE)]
-    found = reported(tmp_path, *short)
+@pytest.mark.parametrize(
+    "cut",
+    [
+        pytest.param(lambda log: log.partition("make tsbs-generate-queries")[0], id="a load without queries"),
+        pytest.param(lambda log: sub(r"^\d{10},.*\n", "", log), id="a load shorter than a period, which has no clock"),
+    ],
+)
+def test_a_short_log_is_enough_for_the_load(tmp_path, cut):
+    """There is its rate, and a picture; queries only if there were some."""
+    logs = [cut(log) for log in (BASELINE, CANDIDATE)]
+    found = reported(tmp_path, *logs)
     assert "**Ingestion rate**: " in found
     assert "![Ingestion rate over time" in found
+    assert ("Query rate" in found) == ("Run complete" in logs[0])
 
 
 def test_other_loads_are_a_failed_check(tmp_path, capsys):
@@ -235,74 +224,67 @@ def line_of(log, begin):
 
 HEADER = line_of(BASELINE, "time,per.")
 WRONG = {
-    "empty": ("", r"v1\.132\.0\.log: the file is empty"),
-    "blank": (" \n\n", r"v1\.132\.0\.log: the file is empty"),
-    "binary": ("one\ntwo\n\x7fELF\0\0", r"v1\.132\.0\.log:3: not a text file"),
-    "another tool": (
-        "BenchmarkX-8 100 1 ns/op\n",
-        r"v1\.132\.0\.log:1: no load in it.*begins 'BenchmarkX-8 100 1 ns/op'",
-    ),
-    "queries only": (BASELINE[BASELINE.index("make tsbs-run") :], r"v1\.132\.0\.log:1: no load in it"),
+    "empty": ("", r": the file is empty"),
+    "blank": (" \n\n", r": the file is empty"),
+    "binary": ("one\ntwo\n\x7fELF\0\0", r":3: not a text file"),
+    "another tool": ("BenchmarkX-8 100 1 ns/op\n", r":1: no load in it.*begins 'BenchmarkX-8 100 1 ns/op'"),
+    "queries only": (BASELINE[BASELINE.index("make tsbs-run") :], r":1: no load in it"),
     "cut in the load": (
         "".join(BASELINE.splitlines(keepends=True)[: HEADER + 3]),
-        rf"v1\.132\.0\.log:{HEADER + 3}: the load ends here without 'loaded N metrics in S sec': the log is cut short",
+        rf":{HEADER + 3}: the load ends here without 'loaded N metrics in S sec': the log is cut short",
     ),
     "cut in a summary": (
-        BASELINE[: BASELINE.index("min:")],
-        rf"v1\.132\.0\.log:{line_of(BASELINE, 'min:')}: no line 'min: ... mean: ... count:'",
+        BASELINE[: BASELINE.index("min:")], rf":{line_of(BASELINE, 'min:')}: no line 'min: ... mean: ... count:'",
     ),
     "two loads": (
         BASELINE + BASELINE,
-        rf"v1\.132\.0\.log:{HEADER + BASELINE.count(chr(10))}: a second load begins \(the first on line {HEADER}\)",
+        rf":{HEADER + BASELINE.count(chr(10))}: a second load begins \(the first on line {HEADER}\)",
     ),
     "queries again": (
         BASELINE + BASELINE[BASELINE.index("make tsbs-run") :],
-        r"v1\.132\.0\.log:\d+: a second summary of single-groupby-1-1-1: one log, one run of each type",
+        r":\d+: a second summary of single-groupby-1-1-1: one log, one run of each type",
     ),
     "decimal commas in the CSV": (
-        re.sub(r"^\d{10},.*", lambda m: m[0].replace(".", ","), BASELINE, flags=re.MULTILINE),
-        rf"v1\.132\.0\.log:{HEADER + 1}: 1\d columns where a TSBS loader writes 7",
+        sub(r"^\d{10},.*", lambda m: m[0].replace(".", ",")),
+        rf":{HEADER + 1}: 1\d columns where a TSBS loader writes 7",
     ),
     "decimal commas in the summary": (
-        re.sub(r"(?<=in )(\d+)\.(\d+sec with)", r"\1,\2", BASELINE),
-        rf"v1\.132\.0\.log:{line_of(BASELINE, 'loaded')}: not a summary line of a TSBS loader",
+        sub(r"(?<=in )(\d+)\.(\d+sec with)", r"\1,\2"),
+        rf":{line_of(BASELINE, 'loaded')}: not a summary line of a TSBS loader",
     ),
     "decimal commas in /metrics": (
-        re.sub(r"^(process_cpu_seconds_total \d+)\.", r"\1,", BASELINE, flags=re.MULTILINE),
-        r"v1\.132\.0\.log:\d+: process_cpu_seconds_total is '\d+,\d+', not a number",
+        sub(r"^(process_cpu_seconds_total \d+)\.", r"\1,"),
+        r":\d+: process_cpu_seconds_total is '\d+,\d+', not a number",
     ),
     "decimal commas in a query": (
-        re.sub(r"(?<=mean: )( +\d+)\.", r"\1,", BASELINE),
-        r"v1\.132\.0\.log:\d+: no line 'min: ... mean: ... count:'",
+        sub(r"(?<=mean: )( +\d+)\.", r"\1,"), r":\d+: no line 'min: ... mean: ... count:'",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_log_is_a_sentence(tmp_path, case):
     """File, line and what is wrong there; nothing is written."""
     log, sentence = WRONG[case]
-    with pytest.raises(UserError, match=sentence):
+    with pytest.raises(UserError, match=r"v1\.132\.0\.log" + sentence):
         reported(tmp_path, baseline=log)
     assert not (tmp_path / "results").exists()
 
 
 def test_a_wrong_file_is_a_sentence(tmp_path):
     """Missing, a directory, packed, the same twice, not given, a run that is there."""
-    log = written(tmp_path / "a.log", BASELINE)
-    packed = tmp_path / "a.log.gz"
+    log, packed, results = written(tmp_path / "a.log", BASELINE), tmp_path / "a.log.gz", tmp_path / "results"
     packed.write_bytes(gzip.compress(BASELINE.encode()))
-    results = tmp_path / "results"
-    for given, sentence in (
-        ({"CANDIDATE_LOG": str(log)}, "BASELINE_LOG is not given: make import BASELINE_LOG=a.log CANDIDATE_LOG=b.log"),
-        ({"BASELINE_LOG": str(log), "CANDIDATE_LOG": ""}, "CANDIDATE_LOG is not given"),
-        ({"BASELINE_LOG": str(log), "CANDIDATE_LOG": str(tmp_path / "no")}, "no: No such file or directory"),
-        ({"BASELINE_LOG": str(log), "CANDIDATE_LOG": str(tmp_path)}, "Is a directory"),
-        ({"BASELINE_LOG": str(log), "CANDIDATE_LOG": str(packed)}, "not a text file; unpack it first"),
-        ({"BASELINE_LOG": str(log), "CANDIDATE_LOG": str(log)}, "are the same file"),
+    for baseline, candidate, sentence in (
+        ("", log, "BASELINE_LOG is not given: make import BASELINE_LOG=a.log CANDIDATE_LOG=b.log"),
+        (log, "", "CANDIDATE_LOG is not given"),
+        (log, tmp_path / "no", "no: No such file or directory"),
+        (log, tmp_path, "Is a directory"),
+        (log, packed, "not a text file; unpack it first"),
+        (log, log, "are the same file"),
     ):
         with pytest.raises(UserError, match=re.escape(sentence)):
-            imported.main({"RUN": "x", **given}, results)
+            imported.main({"RUN": "x", "BASELINE_LOG": str(baseline), "CANDIDATE_LOG": str(candidate)}, results)
     (results / "imported/x").mkdir(parents=True)
     with pytest.raises(UserError, match="is there already"):
         imported.main({"RUN": "x", "BASELINE_LOG": str(log), "CANDIDATE_LOG": str(log)}, results)

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 from housekeeping import PROJECT, clean_environment, write
-from synthetic import Spec, plan, write_run
+from synthetic import Spec, edit, edit_plan, plan, write_run
 
 from plots import listing
 
@@ -47,29 +47,20 @@ SPEC = Spec(blocks=2, load_s=1.0, exchanges=8, query_types=("cpu-max-all-1",))
 def run(results, name, *, events=("run-start", "run-end ok"), blocks=None, created="2026-11-20T14:00:00Z", **plan):
     """Write a run with a warm-up block and two blocks; ``blocks`` are finished (all if None). Return its directory."""
     path = write_run(results / name, SPEC)
-    change(path, created=created, **plan)
+    edit_plan(path, created=created, **plan)
     found = sorted(path.glob("raw/host1/[0-9]*"))
     for extra in found[len(found) if blocks is None else blocks :]:
         shutil.rmtree(extra)
     if events:
-        lines = (json.dumps({"t": 1.0, "event": event.partition(" ")[0]} | status(event)) for event in events)
+        lines = (
+            json.dumps({"t": 1.0} | dict(zip(("event", "status"), event.split(), strict=False))) for event in events
+        )
         (path / "raw/host1/events.jsonl").write_text("".join(f"{line}\n" for line in lines))
     return path
 
 
-def status(event):
-    """Return an event's status, if it has one."""
-    return {"status": event.partition(" ")[2]} if " " in event else {}
-
-
-def change(path, **plan):
-    """Change fields of a plan."""
-    file = path / "plan/experiment.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | plan))
-
-
-FIRST = "raw/host1/001"
-"""The directory of the first measured block."""
+PLAN, FIRST = "plan/experiment.json", "raw/host1/001"
+"""The plan, and the directory of the first measured block."""
 
 
 def compared(path, *verdicts, failed=0, **more):
@@ -101,17 +92,12 @@ class TestStates:
 
     def test_planned_failed_and_recorded(self, results):
         """Runs without blocks, recorded runs, and failed blocks."""
-        planned = run(results, "planned", events=(), blocks=0)
-        shutil.rmtree(planned / "build")
-        failed = run(results, "failed")
-        record = failed / FIRST / "block.json"
-        record.write_text(json.dumps(json.loads(record.read_text()) | {"status": "failed"}))
-        recorded = run(results, "recorded", events=(), blocks=0)
-        compared(recorded, "inconclusive")
+        shutil.rmtree(run(results, "planned", events=(), blocks=0) / "build")
+        edit(run(results, "failed") / FIRST / "block.json", status="failed")
+        compared(run(results, "recorded", events=(), blocks=0), "inconclusive")
         found = rows(results)
-        assert "  planned  " in found["planned"]
-        assert "  ended 3 of 3, 1 failed  " in found["failed"]
-        assert "  recorded  " in found["recorded"]
+        for name, state in (("planned", "planned"), ("failed", "ended 3 of 3, 1 failed"), ("recorded", "recorded")):
+            assert f"  {state}  " in found[name]
 
     def test_a_partial_block_and_a_spare_one(self, results):
         """A partial block does not count; a spare block counts after it was run."""
@@ -122,8 +108,7 @@ class TestStates:
             stream.write("3\t\thost1\tspare\t\t\t\t\t\n")
         assert "ended 3 of 3" in rows(results)["r"]
         shutil.copytree(path / FIRST, path / "raw/host1/003")
-        record = path / "raw/host1/003/block.json"
-        record.write_text(json.dumps(json.loads(record.read_text()) | {"block": 3, "kind": "spare"}))
+        edit(path / "raw/host1/003/block.json", block=3, kind="spare")
         assert "ended 4 of 4" in rows(results)["r"]
 
     def test_running_is_what_holds_the_lock(self, results, tmp_path):
@@ -218,14 +203,11 @@ class TestBroken:
         ("harm", "said"),
         [
             (lambda path: shutil.rmtree(path / "plan"), "unreadable: no plan in it"),
-            (
-                lambda path: (path / "plan/experiment.json").write_text('{"kind'),
-                "unreadable: plan/experiment.json:1: not",
-            ),
-            (lambda path: (path / "plan/experiment.json").write_text("[]"), "unreadable: plan/experiment.json: a JSON"),
-            (lambda path: (path / "plan/experiment.json").write_text("{}"), "was made by an older tsduel"),
-            (lambda path: (path / "plan/experiment.json").write_bytes(b"\xff"), "not JSON: not UTF-8"),
-            (lambda path: change(path, variants=7), "unreadable: plan/experiment.json: variants: "),
+            (lambda path: (path / PLAN).write_text('{"kind'), f"unreadable: {PLAN}:1: not"),
+            (lambda path: (path / PLAN).write_text("[]"), f"unreadable: {PLAN}: a JSON"),
+            (lambda path: (path / PLAN).write_text("{}"), "was made by an older tsduel"),
+            (lambda path: (path / PLAN).write_bytes(b"\xff"), "not JSON: not UTF-8"),
+            (lambda path: edit_plan(path, variants=7), f"unreadable: {PLAN}: variants: "),
             (lambda path: (path / FIRST / "block.json").write_text("{}"), "unreadable: raw/host1/001/block.json"),
             (lambda path: (path / "plan/blocks.tsv").unlink(), "unreadable: plan/blocks.tsv is missing"),
             (lambda path: compared(path, rows=None), "unreadable: TypeError in its files"),
@@ -243,9 +225,9 @@ class TestBroken:
 
     def test_strange_things_in_results(self, results):
         """A pipe in place of a plan, incomplete events, dangling and circular links."""
-        path = run(results, "pipe")
-        (path / "plan/experiment.json").unlink()
-        os.mkfifo(path / "plan/experiment.json")
+        pipe = run(results, "pipe") / PLAN
+        pipe.unlink()
+        os.mkfifo(pipe)
         path = run(results, "torn", events=("run-start", "block-start"), blocks=1)
         with (path / "raw/host1/events.jsonl").open("ab") as stream:
             stream.write(b'\xff\n{"t": 1, "event": "run-e')
@@ -270,9 +252,8 @@ class TestBroken:
 
     def test_no_results_at_all(self, tmp_path):
         """Without results/, or with an empty one, it says how to make a run."""
-        assert listing.text({}, tmp_path / "results") == "no runs yet: make tsbs makes one"
-        (tmp_path / "results").mkdir()
-        assert listing.text({}, tmp_path / "results") == "no runs yet: make tsbs makes one"
+        for results in (tmp_path / "results", tmp_path):
+            assert listing.text({}, results) == "no runs yet: make tsbs makes one"
 
 
 def tsduel(*words, cwd, **more):

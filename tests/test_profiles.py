@@ -8,7 +8,7 @@ import pytest
 import synthetic_fleet
 from gitrepo import Repository
 from profiled import BASELINE, CANDIDATE, MODULE, PLANTED, entry
-from reports import compared, text
+from reports import compared, section, text
 
 from plots import flame, report
 from plots.sections import profiles
@@ -21,6 +21,9 @@ from tsduel.targets import databases
 from tsduel.tidy import profiles as tidied
 from tsduel.tidy import tables as tidy
 
+TITLE = "Profiles of the difference"
+GONE = {"file": "", "why": "HTTP status 404", "operations": 0}
+HEAPS = [(entry("baseline", kind="heap"), BASELINE), (entry("candidate", kind="heap"), CANDIDATE)]
 PROGRAM = databases()["victoriametrics"].programs["server"]
 
 
@@ -39,15 +42,10 @@ def made(path, of):
     return run
 
 
-def section(run):
-    """Return the part of the report that is about profiles."""
-    return text(run).partition("## Profiles of the difference")[2].partition("\n## ")[0]
-
-
 def test_the_function_that_was_planted_is_the_first_line(tmp_path):
     """Put down to it is what it calls of Go's own library; what differs by chance is not listed."""
     run = made(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate"), CANDIDATE)])
-    said = section(run)
+    said = section(run, TITLE)
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said.splitlines() if line.startswith("|")]
     (_, _, first) = rows
     assert first[0] == "app/vmselect.planted"
@@ -79,26 +77,18 @@ def test_the_sources_are_searched_for_the_packages_that_differ(tmp_path, monkeyp
 def test_no_change_is_made_up(tmp_path):
     """Where every function differs by chance alone there is no list, and no search in the sources."""
     run = made(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate"), {**BASELINE, profiled.SEARCH: 620})])
-    assert "No function's own cost differs by more than chance" in section(run)
+    assert "No function's own cost differs by more than chance" in section(run, TITLE)
     assert "What changed in the sources" not in text(run)
 
 
 def test_a_profile_that_is_missing_is_said_and_the_rest_compared(tmp_path):
     """404, an empty one, one side alone; memory that is held has a table and no graph."""
-    gone = {"file": "", "why": "its pprof endpoint cannot be used: HTTP status 404", "operations": 0}
-    run = made(
-        tmp_path,
-        [
-            (entry("baseline"), BASELINE), (entry("baseline", kind="heap"), BASELINE), (entry("candidate", **gone), {}),
-            (entry("candidate", kind="heap"), CANDIDATE),
-        ],
-    )  # fmt: skip
-    said = section(run)
+    gone = GONE | {"why": "its pprof endpoint cannot be used: HTTP status 404"}
+    run = made(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate", **gone), {}), *HEAPS])
+    said = section(run, TITLE)
     assert "- There is no cpu profile of the queries of v1.133.0: its pprof endpoint cannot be used: HTTP" in said
-    assert re.findall(r"^### (.*)$", said, re.MULTILINE) == [
-        "Memory allocated of the queries",
-        "Memory held at the end of the queries",
-    ]
+    titles = ["Memory allocated of the queries", "Memory held at the end of the queries"]
+    assert re.findall(r"^### (.*)$", said, re.MULTILINE) == titles
     assert "an exchange (+7.0 %, by chance up to 13.6) in" in said
     assert sorted(path.name for path in run.glob("plots/flame*")) == ["flame-candidate-queries-alloc-space.svg"]
 
@@ -106,20 +96,12 @@ def test_a_profile_that_is_missing_is_said_and_the_rest_compared(tmp_path):
 def test_profiles_of_a_fleet_are_added_over_its_hosts(tmp_path):
     """A sum over the hosts on which both sides have one, an operation; what is held is of a host on average."""
     run = synthetic_fleet.write(tmp_path, {"e2-standard-8": synthetic_fleet.service(1.0, 1.0, 1.0)})
-    gone = {"file": "", "why": "HTTP status 404", "operations": 0}
-    for host, more in (("host1", {}), ("host2", {}), ("host3", gone)):
-        profiled.write(
-            run,
-            [
-                (entry("baseline"), BASELINE), (entry("baseline", kind="heap"), BASELINE),
-                (entry("candidate") | more, CANDIDATE), (entry("candidate", kind="heap"), CANDIDATE),
-            ],
-            host,
-        )  # fmt: skip
+    for host, more in (("host1", {}), ("host2", {}), ("host3", GONE)):
+        profiled.write(run, [(entry("baseline"), BASELINE), (entry("candidate") | more, CANDIDATE), *HEAPS], host)
     tidy.main(run)
     compare.main(run)
     report.main(run)
-    said = section(run)
+    said = section(run, TITLE)
     assert "- There is no cpu profile of the queries of v1.133.0: on host3, which is left out: HTTP status 404." in said
     # As of one host, of which there are two, or three, with as many times the samples: chance is that much less.
     assert "5,000 → 5,350 µs an exchange (+7.0 %, by chance up to 9.7) in the profiles of 2 hosts." in said
@@ -135,9 +117,8 @@ def test_profiles_of_a_fleet_are_added_over_its_hosts(tmp_path):
 def test_of_a_fleet_without_a_whole_host_the_first_one_says_what_it_has(tmp_path):
     """Nothing is compared that is not equal work."""
     run = synthetic_fleet.write(tmp_path, {"e2-standard-8": synthetic_fleet.service(1.0, 1.0)})
-    gone = {"file": "", "why": "HTTP status 404", "operations": 0}
-    profiled.write(run, [(entry("baseline"), BASELINE), (entry("candidate", **gone), {})], "host1")
-    profiled.write(run, [(entry("baseline", **gone), {}), (entry("candidate"), CANDIDATE)], "host2")
+    profiled.write(run, [(entry("baseline"), BASELINE), (entry("candidate", **GONE), {})], "host1")
+    profiled.write(run, [(entry("baseline", **GONE), {}), (entry("candidate"), CANDIDATE)], "host2")
     found = {one.variant: one for one in tidied.index(open_run(run))}
     assert [path.parent.parent.name for path in found["baseline"].paths] == ["host1"]
     assert found["candidate"].paths == ()
@@ -207,23 +188,19 @@ def test_commits_between_two_revisions_touch_the_packages(tmp_path, monkeypatch)
     monkeypatch.undo()
     made = Repository(tmp_path / "source")
     base = made.commit("go.mod", f"module {MODULE}\n")
-    for file in (
-        "lib/storage/a.go",
-        "lib/storage/below/b.go",
-        "app/victoria-metrics/main.go",
-        "vendor/github.com/o/m/m.go",
-    ):
+    files = ["lib/storage/a.go", "lib/storage/below/b.go", "app/victoria-metrics/main.go", "vendor/github.com/o/m/m.go"]
+    for file in files:
         last = made.commit(file, "package x\n")
     ends = (component(source="git", repo=str(made.path), revision=rev) for rev in (base, last))
     one, other = ends
     packages = {
-        (f"{MODULE}/lib/storage",): ["lib/storage/a.go"],
-        ("main", "github.com/o/m"): ["vendor/github.com/o/m/m.go", "app/victoria-metrics/main.go"],
+        (f"{MODULE}/lib/storage",): files[:1],
+        ("main", "github.com/o/m"): files[:1:-1],
         ("golang.org/x/nowhere",): [],
     }
-    for of, files in packages.items():
+    for of, touched in packages.items():
         found = changes.between(PROGRAM, one, other, of)
-        assert [one.subject for one in found.commits] == files
+        assert [one.subject for one in found.commits] == touched
         assert not found.why
     assert [c.taken_back for c in changes.between(PROGRAM, other, one).commits] == [True] * 4
     unknown = other.model_copy(update={"revision": "d" * 40})
@@ -235,25 +212,14 @@ def test_commits_between_two_revisions_touch_the_packages(tmp_path, monkeypatch)
 def test_modules_say_which_files_differ(tmp_path, monkeypatch):
     """They have no history: changed, added and removed files of the packages, and the versions of other modules."""
     monkeypatch.undo()
-    for version, files in {
-        "v1": {
-            "a/x.go": "1",
-            "a/gone.go": "1",
-            "a/x_test.go": "1",
-            "b/y.go": "1",
-            "go.mod": "require (\n\to.org/m v1.0.0\n)",
-        },
-        "v2": {
-            "a/x.go": "2",
-            "a/new.go": "1",
-            "a/x_test.go": "2",
-            "b/y.go": "2",
-            "go.mod": "require (\n\to.org/m v1.1.0\n)",
-        },
-    }.items():
-        for name, content in files.items():
-            (tmp_path / version / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / version / name).write_text(content)
+    for version, of_module, files in (
+        ("v1", "v1.0.0", {"a/x.go": "1", "a/gone.go": "1", "a/x_test.go": "1", "b/y.go": "1"}),
+        ("v2", "v1.1.0", {"a/x.go": "2", "a/new.go": "1", "a/x_test.go": "2", "b/y.go": "2"}),
+    ):
+        for name, content in (files | {"go.mod": f"require (\n\to.org/m {of_module}\n)"}).items():
+            path = tmp_path / version / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
     monkeypatch.setattr(changes.sources, "download", lambda _, version: {"Dir": str(tmp_path / version)})
     program = replace(PROGRAM, module="example.org/m")
     one, other = (component(source="module", ref=ref, version=ref) for ref in ("v1", "v2"))

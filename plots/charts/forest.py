@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from plots import numbers
-from plots.charts.style import DARK_BAND, GREY, PALE, Look, headed, hover, key, literal, looks, readable, styled
+from plots.charts.style import DARK_BAND, GREY, PALE, Look, headed, hover, key, literal, looks, note, readable, styled
 
 _ROW_IN, _DODGE, _LONGEST, _LINE = 0.21, 0.62, 40, 30
 _NARROW_ROW_IN, _NARROW_IN = 0.27, 3.7
@@ -144,10 +144,7 @@ def forest(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, nar
             _above(axes, "" if middle in named else bar.name, _figure(bar) if len(candidates) == 1 else "", middle)
             named.add(middle)
         elif len(candidates) == 1:
-            axes.annotate(
-                _figure(bar), (1.0, middle), xytext=(9, 0), xycoords=("axes fraction", "data"),
-                textcoords="offset points", va="center", fontsize=7.5,
-            )  # fmt: skip
+            note(axes, _figure(bar), (1.0, middle), (9, 0), va="center")
     axes.axvline(0, color=GREY, linewidth=0.9, zorder=1.5)
     axes.set_xlim(-limit, limit)
     axes.set_ylim(max(order.values()) + 0.6, -0.6)
@@ -159,10 +156,7 @@ def forest(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, nar
     if len(candidates) == 1 and not narrow:
         what = "range" if all(bar.screen for bar in bars) else "95 % CI"
         how = "ratio" if bars[0].ratio else "change"
-        axes.annotate(
-            f"{how} ({what})", (1.0, 1.0), xytext=(9, 2), xycoords="axes fraction",
-            textcoords="offset points", va="bottom", fontsize=7.5, color=GREY,
-        )  # fmt: skip
+        note(axes, f"{how} ({what})", (1.0, 1.0), (9, 2), xycoords="axes fraction", va="bottom", color=GREY)
     return figure
 
 
@@ -220,10 +214,7 @@ def _bar(axes: Axes, bar: Change, at: float, limit: float, look: Look) -> None:
 def _above(axes: Axes, name: str, figure: str, middle: float) -> None:
     short = name.removesuffix(", all types") if len(name) > _LONGEST else name
     for at, align, text in ((0.0, "left", literal(short, _LONGEST + 4)), (1.0, "right", figure)):
-        axes.annotate(
-            text, (at, middle - 0.22), xytext=(-4 if at else 4, 0), xycoords=("axes fraction", "data"),
-            textcoords="offset points", ha=align, va="center", fontsize=7.5, zorder=5,
-        )  # fmt: skip
+        note(axes, text, (at, middle - 0.22), (-4 if at else 4, 0), ha=align, va="center", zorder=5)
 
 
 def _figure(bar: Change) -> str:
@@ -238,5 +229,5 @@ def _directions(axes: Axes, *, ratio: bool) -> None:
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda power, _: f"{2 ** abs(power):.3g}"))
     axes.set_xlabel("times as bad (right) or as good (left)" if ratio else "change for the worse, %")
     for text, at, align in (("← better", 0.0, "left"), ("worse →", 1.0, "right")):
-        axes.annotate(text, (at, 1.0), xytext=(0, 2), xycoords="axes fraction", textcoords="offset points",
-                      ha=align, va="bottom", fontsize=9, color=GREY)  # fmt: skip
+        above = {"xycoords": "axes fraction", "ha": align, "va": "bottom"}
+        note(axes, text, (at, 1.0), (0, 2), fontsize=9, color=GREY, **above)

@@ -4,7 +4,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.charts.style import GREY, LOOKS, PALE, headed, literal, readable, styled
+from plots.charts.style import GREY, LOOKS, PALE, headed, literal, note, readable, styled
 
 MOST_NAMES, MOST_LEVEL, MOST_RUNS = 24, 6, 8
 """Most names of revisions below the axis, most of them without turning them, most names of runs."""
@@ -34,10 +34,7 @@ def history(
     axes, x = panels[0], range(len(points))
     axes.axhline(0, color=GREY, linewidth=0.9)
     axes.axhline(threshold, color=GREY, linewidth=0.9, linestyle=(0, (2, 2)))
-    axes.annotate(
-        f"{threshold:+g} {unit}", (0.995, threshold), xycoords=("axes fraction", "data"), va="bottom", ha="right",
-        fontsize=8, color=GREY,
-    )  # fmt: skip
+    note(axes, f"{threshold:+g} {unit}", (0.995, threshold), (0, 0), va="bottom", ha="right", fontsize=8, color=GREY)
     _changes(axes, points)
     axes.set_ylabel(f"change, {unit}")
     if searched:

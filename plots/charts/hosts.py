@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,19 +16,14 @@ _ROW_IN, _COLUMNS, _DODGE = 0.21, 2, 0.24
 
 @dataclass(frozen=True)
 class Whole:
-    """A change over the hosts of a `kind` of machine, its interval, and the estimate and the blocks of each host.
+    """A row of comparison.json over the hosts of a `kind` of machine ("" where there is one), in percent.
 
-    All in percent. `kind` is "" where there is only one. `better` is the direction of the metric.
+    `blocks`: the changes in the blocks of each host.
     """
 
     name: str
-    better: str
     kind: str
-    candidate: str
-    change: float
-    low: float | None
-    high: float | None
-    by_host: Mapping[str, float]
+    row: Mapping[str, Any]
     blocks: Mapping[str, Sequence[float]]
 
 
@@ -38,10 +34,15 @@ def over_hosts(wholes: Sequence[Whole], labels: Mapping[str, str]) -> Figure:
     rows = [
         (kind, host)
         for kind in dict.fromkeys(whole.kind for whole in wholes)
-        for host in [*dict.fromkeys(host for whole in wholes if whole.kind == kind for host in whole.by_host), ""]
+        for host in [
+            *dict.fromkeys(host for whole in wholes if whole.kind == kind for host in whole.row["by_host"]),
+            "",
+        ]
     ]
     lines = -(-len(names) // _COLUMNS)
-    drawn = {name: look for name, look in looks(labels).items() if any(whole.candidate == name for whole in wholes)}
+    drawn = {
+        name: look for name, look in looks(labels).items() if any(whole.row["candidate"] == name for whole in wholes)
+    }
     handles = [key(labels[name], look, ": a host", line=False) for name, look in drawn.items()]
     together = Line2D([], [], color=GREY, marker="D", markerfacecolor="white", markersize=5, linewidth=2.4)
     together.set_label("all hosts, 95 % CI")
@@ -53,10 +54,10 @@ def over_hosts(wholes: Sequence[Whole], labels: Mapping[str, str]) -> Figure:
         axes.axvline(0, color=GREY, linewidth=0.9, zorder=1)
         mine = [whole for whole in wholes if whole.name == name]
         panel_title(axes, name)
-        axes.set_xlabel({"higher": "better →", "lower": "← better"}.get(mine[0].better, ""), fontsize=7.5)
+        axes.set_xlabel({"higher": "better →", "lower": "← better"}.get(mine[0].row["better"], ""), fontsize=7.5)
         for whole in mine:
-            dodge = _DODGE * (list(drawn).index(whole.candidate) - (len(drawn) - 1) / 2)
-            _draw(axes, whole, rows, drawn[whole.candidate], dodge)
+            dodge = _DODGE * (list(drawn).index(whole.row["candidate"]) - (len(drawn) - 1) / 2)
+            _draw(axes, whole, rows, drawn[whole.row["candidate"]], dodge)
         readable(axes, which="x", most=5)
     alone = len({kind for kind, _ in rows}) == 1
     ticks = [host or ("all hosts" if alone else f"all {kind}") for kind, host in rows]
@@ -66,15 +67,16 @@ def over_hosts(wholes: Sequence[Whole], labels: Mapping[str, str]) -> Figure:
 
 
 def _draw(axes: Axes, whole: Whole, rows: Sequence[tuple[str, str]], look: Look, dodge: float) -> None:
-    for host, mean in whole.by_host.items():
-        at = rows.index((whole.kind, host)) + dodge
-        blocks = whole.blocks.get(host, ())
+    row = whole.row
+    for host, known in row["by_host"].items():
+        at, mean, blocks = rows.index((whole.kind, host)) + dodge, known["change_pct"], whole.blocks.get(host, ())
         axes.plot(blocks, [at] * len(blocks), linestyle="", marker=".", color=look.colour, alpha=0.45, markersize=4)
         dots(axes, [mean], [at], look, [f"{whole.name}, {host}: {change(mean, 2)} %"], markersize=4)
     at = rows.index((whole.kind, "")) + dodge
-    if whole.low is not None and whole.high is not None:
-        axes.plot([whole.low, whole.high], [at, at], color=look.colour, linewidth=2.4, solid_capstyle="butt", zorder=3)
-    hint = f"{whole.name}, over {len(whole.by_host)} hosts: {change(whole.change, 2)} %"
+    if row["lo_pct"] is not None and row["hi_pct"] is not None:
+        reach = [row["lo_pct"], row["hi_pct"]]
+        axes.plot(reach, [at, at], color=look.colour, linewidth=2.4, solid_capstyle="butt", zorder=3)
+    hint = f"{whole.name}, over {len(row['by_host'])} hosts: {change(row['change_pct'], 2)} %"
     diamond = {"marker": "D", "color": "white", "markeredgecolor": look.colour, "markersize": 6}
-    dots(axes, [whole.change], [at], look, [hint], zorder=4, **diamond)
+    dots(axes, [row["change_pct"]], [at], look, [hint], zorder=4, **diamond)
     axes.axhline(rows.index((whole.kind, "")) + 0.5, color=GREY, linewidth=0.4, zorder=0.5)

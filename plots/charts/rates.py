@@ -7,7 +7,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.charts.style import GREY, dots, headed, key, literal, looks, panel_title, panels, plain_log, styled
+from plots.charts.style import GREY, dots, headed, key, looks, note, panel_title, panels, plain_log, styled
 from plots.numbers import number
 
 NAMES = {"query": "queries", "batch": "batches of lines"}
@@ -74,10 +74,8 @@ def against_rate(
         line = {"linestyle": look.dashes, "linewidth": 2.0, "markersize": 4}
         dots(axes, whole["rate"], whole["value_ms"], look, hints, **line)
     axes.axhline(within_ms, color=GREY, linewidth=1, linestyle=(0, (2, 2)))
-    axes.annotate(
-        literal(f"{within_ms:g} ms"), (0.005, within_ms), xycoords=("axes fraction", "data"), va="bottom",
-        ha="left", fontsize=8, color=GREY,  # left, where the curves are low
-    )  # fmt: skip
+    # Left, where the curves are low.
+    note(axes, f"{within_ms:g} ms", (0.005, within_ms), (0, 0), va="bottom", ha="left", fontsize=8, color=GREY)
     axes.set_xscale("log")
     rates = sorted(pooled["rate"].unique())
     axes.set_xticks(rates, [f"{rate:,g}" for rate in rates], fontsize=8)

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from plots.charts.style import GREY, PALE, dots, headed, key, literal, looks, readable, styled
+from plots.charts.style import GREY, PALE, dots, headed, key, literal, looks, note, readable, styled
 
 _MEAN = 2.4
 
@@ -45,7 +45,17 @@ def through(steps: pd.DataFrame, states: Mapping[str, str], labels: Mapping[str,
     last = steps[(steps["query_type"] != "") & (steps["state"] == names[-1])].sort_values("change", kind="stable")
     for place in dict.fromkeys((len(last) - 1, 0)) if len(last) else ():
         step = last.iloc[place]
-        axes.annotate(literal(step["query_type"]), (len(names) - 1, step["change"]), xytext=(7, 0),
-                      textcoords="offset points", va="center", fontsize=7.5, color=GREY, zorder=6,
-                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8})  # fmt: skip
+        white = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
+        at = (len(names) - 1, step["change"])
+        note(
+            axes,
+            literal(step["query_type"]),
+            at,
+            (7, 0),
+            xycoords="data",
+            va="center",
+            color=GREY,
+            zorder=6,
+            bbox=white,
+        )
     return figure

@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics.exposition import generate_latest
 
-from plots.exports import names
+from plots.exports.trackers import safe
 from plots.source import Source
 from tsduel.core.metrics import Metric
 
@@ -50,7 +50,7 @@ def name_of(metric: Metric) -> tuple[str, str]:
 
 def _go_names(source: Source) -> dict[str, tuple[str, str]]:
     """Return names and units of Go benchmarks by unit: sec/op is ("tsduel_bench_seconds_per_op", ...)."""
-    units = names.safe({unit: _spoken(unit, _GO_PLURAL) for unit in source.metrics}, "_")
+    units = safe({unit: _spoken(unit, _GO_PLURAL) for unit in source.metrics}, "_")
     return {unit: (f"tsduel_bench_{spoken}", spoken) for unit, spoken in units.items()}
 
 

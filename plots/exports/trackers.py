@@ -8,19 +8,24 @@ The run and the revision are in `extra`, if the format has it.
 - Bencher Metric Format: {benchmark: {measure: {value, lower_value, upper_value}}}; a measure is named by its slug.
 """
 
+import hashlib
 import itertools
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from plots import numbers
 from plots.comparison import Row
-from plots.exports import names
 from plots.sections import duel
 from plots.sections.blocks import values_of
 from plots.source import Source
 from tsduel.core.metrics import Metric
 from tsduel.core.wording import number_of
+
+LONGEST = 64
+"""Most characters of a slug of Bencher."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +130,23 @@ def _extra(source: Source, row: Row) -> str:
 def bencher(source: Source) -> dict[str, dict[str, dict[str, float]]]:
     """Return the document; the lower and upper values are the least and the largest block."""
     document: dict[str, dict[str, dict[str, float]]] = {}
-    slugs = names.safe({name: name for name in source.metrics}, "-")
+    slugs = safe({name: name for name in source.metrics}, "-")
     for figure in figures(source):
         values = {"value": figure.median, "lower_value": figure.least, "upper_value": figure.largest}
         benchmark = _name(source, figure.row["candidate"], figure.query_type)
         document.setdefault(benchmark, {})[slugs[figure.metric.name]] = values
     return document
+
+
+def safe(words: Mapping[str, str], joiner: str) -> dict[str, str]:
+    """Return for each key its words in lower-case letters and digits, with `joiner` between them, at most LONGEST long.
+
+    A name that is empty, too long or not unique ends with a part of the key's hash, the same in every run.
+    """
+    names = {key: re.sub(r"[^a-z0-9]+", joiner, text.lower()).strip(joiner) for key, text in words.items()}
+    times = Counter(names.values())
+    for key, name in names.items():
+        if not name or times[name] > 1 or len(name) > LONGEST:
+            digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+            names[key] = f"{name[: LONGEST - len(digest) - 1].rstrip(joiner)}{joiner}{digest}".lstrip(joiner)
+    return names

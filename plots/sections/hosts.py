@@ -177,14 +177,8 @@ def _picture(source: Source, pictures: Pictures) -> str:
             moved = blocks.changes_of(source, comparison, row, values)
             counting = moved[moved["counts"]]
             by_host = counting["change"].groupby(counting["block"].map(hosts.to_dict()))
-            changes.append(
-                Whole(
-                    comparison.named(row, brief=True), row["better"], _short_cell(comparison.cell) if several else "",
-                    comparison.candidate, row["change_pct"], row["lo_pct"], row["hi_pct"],
-                    {host: known["change_pct"] for host, known in row["by_host"].items()},
-                    {str(host): own.tolist() for host, own in by_host},
-                )
-            )  # fmt: skip
+            name, kind = comparison.named(row, brief=True), _short_cell(comparison.cell) if several else ""
+            changes.append(Whole(name, kind, row, {str(host): own.tolist() for host, own in by_host}))
     return pictures.show(
         "hosts", "host by host", "The change on each host, and over hosts",
         "A small dot is a block, a large mark a host's own estimate, the diamond and its bar the estimate over hosts "

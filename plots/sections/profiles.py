@@ -1,9 +1,7 @@
 """Profiles: functions whose cost changed, flame graphs, pprof's own view, and changes in the sources."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -19,7 +17,7 @@ from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.project import PROJECT
 from tsduel.core.wording import number_of
 from tsduel.plan import changes
-from tsduel.tidy.profiles import Profile, index, read
+from tsduel.tidy.profiles import index, read
 from tsduel.workloads import workload_of
 
 MOST, MOST_COMMITS, MOST_FILES = 12, 30, 8
@@ -51,27 +49,38 @@ _EXPLAINS = {
 _OF_ROLE = {"queries": "duel_role_cpu_us", "ingestion": "duel_load_role_cpu_us", "load": "load_role_cpu_us"}
 
 
-@dataclass(frozen=True, eq=False)
 class Pair:
-    """One kind of cost of one component and one work, on both sides, an operation (or a host, see `_pair`)."""
+    """One kind of cost of one component and one work, on both sides (baseline first), an operation.
 
-    source: Source
-    comparison: Comparison
-    work: str
-    role: str
-    sample: str
-    profiles: list[Profile]
-    """Of both sides, baseline first."""
-    hosts: int
-    """The number of hosts that a profile is the sum of."""
-    factors: list[float]
-    """Of both sides, from a value of the profile to seconds or bytes an operation."""
-    steps: list[float]
-    """Of both sides, the cost of one sample of the profiler, an operation."""
-    functions: pd.DataFrame
-    """Columns baseline, candidate, difference, chance: own costs, largest difference first; the sum has no name."""
-    unit: tuple[str, float]
-    """The unit that suits the values, and its factor."""
+    A cost that is no sum over operations is one of a host: it is divided by the `hosts` that profiles are sums of.
+    `factors`: from a value of a profile to seconds or bytes an operation. `steps`: the cost of one sample of the
+    profiler. `functions`: columns baseline, candidate, difference, chance of own costs, the largest difference first;
+    the sum has no name. `factor` is that of the `unit` that suits the values.
+    """
+
+    def __init__(self, source: Source, comparison: Comparison, sides: list[pd.DataFrame]) -> None:
+        self.source, self.comparison = source, comparison
+        self.work, self.role, kind, self.sample = sides[0][["work", "role", "kind", "sample"]].iloc[0].tolist()
+        self.hosts, timed = int(sides[0]["hosts"].iloc[0]), sides[0]["unit"].iloc[0] == "nanoseconds"
+        each, divisor = " a host" if self.hosts > 1 else "", "hosts"
+        if self.work in _EACH and self.sample != _HELD:
+            each, divisor = _EACH[self.work], "operations"
+        self.factors = [(1e-9 if timed else 1.0) / max(1.0, float(side[divisor].iloc[0])) for side in sides]
+        self.steps = [float(side["period"].iloc[0]) * f for side, f in zip(sides, self.factors, strict=True)]
+        own = [side.set_index("function")["own"] * f for side, f in zip(sides, self.factors, strict=True)]
+        costs = pd.DataFrame({"baseline": own[0], "candidate": own[1]}).fillna(0.0).sort_index()
+        costs["difference"] = costs["candidate"] - costs["baseline"]
+        costs["chance"] = self.chance(costs["baseline"], costs["candidate"])
+        self.functions = costs.sort_values("difference", key=abs, ascending=False, kind="stable")
+        largest = max(self.whole.baseline, self.whole.candidate)
+        unit, self.factor = numbers.scaled("sec/op" if timed else "B/op", largest / 10)
+        self.unit = f"{unit.removesuffix('/op')}{each}"
+        known = {(p.variant, p.work, p.role, p.kind): p for p in index(source.run)}
+        self.profiles = [known[name, self.work, self.role, kind] for name in (source.baseline, comparison.candidate)]
+
+    def chance(self, baseline: Any, candidate: Any) -> Any:
+        """Return how far two values may be apart by chance: three standard errors of their numbers of samples."""
+        return _ERRORS * (baseline * self.steps[0] + candidate * self.steps[1]) ** 0.5
 
     @property
     def title(self) -> str:
@@ -91,11 +100,6 @@ class Pair:
         return self.functions[(self.functions["difference"].abs() > least) & (self.functions.index != "")]
 
 
-def _chance(steps: Sequence[float], baseline: Any, candidate: Any) -> Any:
-    """Return how far two values may be apart by chance: three standard errors of their numbers of samples."""
-    return _ERRORS * (baseline * steps[0] + candidate * steps[1]) ** 0.5
-
-
 def pairs(source: Source) -> Iterator[Pair]:
     """Yield a pair for each kind of cost that both sides have a profile of."""
     table, columns = source.table("profiles"), ["work", "role", "kind", "sample"]
@@ -105,29 +109,7 @@ def pairs(source: Source) -> Iterator[Pair]:
         for _, mine in known.groupby(columns, sort=False):
             sides = [mine[mine["variant"] == name] for name in names]
             if not any(side.empty for side in sides):
-                yield _pair(source, comparison, sides)
-
-
-def _pair(source: Source, comparison: Comparison, sides: list[pd.DataFrame]) -> Pair:
-    """Return both sides of a cost an operation; a cost that is no sum over operations is divided by the hosts."""
-    work, role, kind, sample = sides[0][["work", "role", "kind", "sample"]].iloc[0].tolist()
-    hosts, timed = int(sides[0]["hosts"].iloc[0]), sides[0]["unit"].iloc[0] == "nanoseconds"
-    each, divisor = " a host" if hosts > 1 else "", "hosts"
-    if work in _EACH and sample != _HELD:
-        each, divisor = _EACH[work], "operations"
-    factors = [(1e-9 if timed else 1.0) / max(1.0, float(side[divisor].iloc[0])) for side in sides]
-    steps = [float(side["period"].iloc[0]) * factor for side, factor in zip(sides, factors, strict=True)]
-    own = [side.set_index("function")["own"] * factor for side, factor in zip(sides, factors, strict=True)]
-    costs = pd.DataFrame({"baseline": own[0], "candidate": own[1]}).fillna(0.0).sort_index()
-    costs["difference"] = costs["candidate"] - costs["baseline"]
-    costs["chance"] = _chance(steps, costs["baseline"], costs["candidate"])
-    costs = costs.sort_values("difference", key=abs, ascending=False, kind="stable")
-    whole: Any = costs.loc[""]
-    unit, factor = numbers.scaled("sec/op" if timed else "B/op", max(whole.baseline, whole.candidate) / 10)
-    known = {(p.variant, p.work, p.role, p.kind): p for p in index(source.run)}
-    both = [known[name, work, role, kind] for name in (source.baseline, comparison.candidate)]
-    unit = f"{unit.removesuffix('/op')}{each}"
-    return Pair(source, comparison, work, role, sample, both, hosts, factors, steps, costs, (unit, factor))
+                yield Pair(source, comparison, sides)
 
 
 @heading("Profiles of the difference", 70, "tsbs", "gobench")
@@ -177,8 +159,7 @@ def _subsection(pair: Pair, pictures: Pictures) -> str:
 
 def _total(pair: Pair) -> str:
     """Return the sums of both sides, beside the metrics of the blocks that they are part of."""
-    unit, factor = pair.unit
-    whole, comparison = pair.whole, pair.comparison
+    unit, factor, whole, comparison = pair.unit, pair.factor, pair.whole, pair.comparison
     wanted = list(_EXPLAINS.get((pair.work, pair.sample), ()))
     if pair.sample == "cpu" and pair.source.plan.roles:
         wanted.insert(0, (_OF_ROLE[pair.work], pair.role))
@@ -197,8 +178,7 @@ def _total(pair: Pair) -> str:
 
 
 def _functions(pair: Pair) -> str:
-    unit, factor = pair.unit
-    whole, notable = pair.whole, pair.notable
+    factor, whole, notable = pair.factor, pair.whole, pair.notable
     if notable.empty:
         return "No function's own cost differs by more than chance (three standard errors of its number of samples)."
     rows = [
@@ -211,7 +191,7 @@ def _functions(pair: Pair) -> str:
         ]
         for function, cost in notable[:MOST].iterrows()
     ]
-    head = [f"Own cost, {unit}", *pair.comparison.labels, "difference", "chance", "share, %"]
+    head = [f"Own cost, {pair.unit}", *pair.comparison.labels, "difference", "chance", "share, %"]
     more = f"{len(notable) - MOST} more differ by more than chance." if len(notable) > MOST else ""
     return markup.paragraphs(markup.table(head, rows, range(1, 6)), more)
 
@@ -224,8 +204,7 @@ def short(pair: Pair, function: str) -> str:
 
 
 def _graph(pair: Pair, pictures: Pictures) -> str:
-    unit, factor = pair.unit
-    sides = []
+    factor, sides = pair.factor, []
     for profile, scale in zip(pair.profiles, pair.factors, strict=True):
         stacks, added = read(profile), Counter[tuple[str, ...]]()
         column = stacks.samples.index(pair.sample)
@@ -236,7 +215,7 @@ def _graph(pair: Pair, pictures: Pictures) -> str:
     def label(baseline: float, candidate: float) -> str:
         percent = f", {numbers.change(100 * (candidate - baseline) / baseline)} %" if baseline else ""
         both = " → ".join(numbers.number(side / factor, 3) for side in (baseline, candidate))
-        return f"{both} {unit} ({numbers.signed((candidate - baseline) / factor)}{percent})"
+        return f"{both} {pair.unit} ({numbers.signed((candidate - baseline) / factor)}{percent})"
 
     parts = ("flame", pair.comparison.candidate, pair.work, pair.role if pair.source.plan.roles else "", pair.sample)
     return pictures.keep(
@@ -246,7 +225,7 @@ def _graph(pair: Pair, pictures: Pictures) -> str:
         "orange: the candidate spends more on an operation; ▼ and blue: less. A strong colour is a large share of the "
         "whole. Grey: no more than chance. In report.html, a click on a frame makes it as wide as the picture; a click "
         "on the top frame shows all again.",
-        flame.drawn(flame.tree((sides[0], sides[1])), label, partial(_chance, pair.steps)),
+        flame.drawn(flame.tree((sides[0], sides[1])), label, pair.chance),
     )
 
 

@@ -10,12 +10,20 @@ from plots.charts.server import PHASES, course
 from plots.charts.style import enough
 from plots.comparison import Comparison
 from plots.pictures import Pictures
-from plots.sections import components, heading, tables
+from plots.sections import heading, tables
 from plots.source import Source
 from tsduel.core.record import DUEL, SOLO
 
 RATES = ("load_rate", "load_seconds", "load_first_interval_rate")
 EDGE_S = 0.01
+NOTE = (
+    "Everywhere else the components of a variant are added up. CPU is that of each process's own clock, over the "
+    "operations of its phase or the samples of the load."
+)
+QUEUED = (
+    "{roles} acknowledges samples before they are stored: the load rate is that of acknowledgements. The check of what "
+    "was stored waits for the last sample, and so does the CPU of ingestion."
+)
 
 
 @heading("Load", 50, "tsbs")
@@ -28,7 +36,7 @@ def load(source: Source, pictures: Pictures) -> str:
     return markup.paragraphs(
         *filter(None, map(_load_sentence, source.comparisons)),
         _clients(source),
-        components.queued(source),
+        _queued(source),
         _picture(
             source, pictures, enough(source.counting(rates)),
             "Thin lines are blocks, thick lines the medians over blocks; a bar marks the median end.",
@@ -110,6 +118,21 @@ def _load_sentence(comparison: Comparison) -> str:
         return "A check of the load failed: do not use these figures."
     size, label = sentences.size(row, comparison.metrics["load_rate"]), markup.text(comparison.labels[1])
     return f"I.e. {label} was {size}{markup.aside(comparison.note(row))} (estimate over {comparison.blocks})."
+
+
+def _queued(source: Source) -> str:
+    """Return a note on the load rate of a component that queues; nothing without such components."""
+    queues = {role for target in source.plan.targets.values() for role in target.queues} & set(source.plan.roles)
+    return QUEUED.format(roles=" and ".join(sorted(queues))) if queues else ""
+
+
+@heading("By component", 55, "tsbs")
+def components(source: Source, _: Pictures) -> str:
+    """Return a table a candidate, with a row a metric and role; nothing for variants of one component."""
+    metrics = [metric.name for metric in source.metrics.values() if metric.per_role]
+    keys = [*((name, role) for name in metrics for role in source.plan.roles), ("arrival_seconds", "")]
+    texts = tables.each(source, lambda side: side.table([row for key in keys if (row := side.row(*key))]))
+    return markup.paragraphs(NOTE, *texts) if any(texts) else ""
 
 
 @heading("The server's process and its database", 60, "tsbs")
