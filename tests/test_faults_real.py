@@ -45,18 +45,10 @@ def real(project):
 def test_victoriametrics_and_tsbs_are_killed_again_and_again(project, real, record_property):
     """Every planned block is there once, and nothing of ours listened for others meanwhile."""
     real(design={"blocks": 4, "max_failed_blocks": 99}, workload={"scale": 100})
-    project.said = project.run_dir.parent / "said"
-    disturbed = Disturbed(
-        run_dir=project.run_dir,
-        scratch=project.cache / "scratch",
-        start=project.start,
-        victims=VICTIMS,
-        seed=1,
-        look=not_loopback,
-    )
+    disturbed = Disturbed(project, VICTIMS, seed=1, look=not_loopback)
     disturbed.disturb(KINDS, PHASES)
     disturbed.finish()
-    lost = disturbed.lost(planned_blocks(project.run_dir))
+    lost = disturbed.lost()
     record_property("faults", [len(disturbed.kills), len(lost), len(disturbed.repeated), len(disturbed.left)])
     assert (lost, disturbed.repeated, disturbed.left) == ([], [], [])
     assert len(disturbed.kills) == len(KINDS), disturbed.kills

@@ -144,6 +144,15 @@ class TestModel:
         assert state.planned == after(RECORDED).planned + 1
         assert [block.causes for block in state.ended] == [(), ("foreign CPU",), ()]
 
+    def test_a_void_block_does_not_count_and_null_is_no_ratio(self):
+        """A load of no time has no rate: that is not zero."""
+        ratios = {"candidate": {"load_rate": None, "duel_typical_ms": 0.5}}
+        (block,) = model.advance(
+            model.State(), failing(status="ok", void="warmer", causes=["steal 9 %"], ratios=ratios)
+        ).ended
+        assert (block.causes, block.spoilt, block.why) == (("warmer", "steal 9 %"), True, "warmer, steal 9 %")
+        assert block.ratios == {"candidate": {"duel_typical_ms": 0.5}}
+
     def test_live_rate_is_of_late(self):
         """It is of the last ten seconds, and of the running phase."""
         start = {"t": 100.0, "event": "phase-start", "phase": "load"}

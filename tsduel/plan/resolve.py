@@ -5,7 +5,7 @@ import io
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -99,18 +99,13 @@ def resolve(
     A UserError names a revision that does not exist, or a price without consent.
     """
     cells = cells or (AskedCell("", {}, asked),)
-    workload = WORKLOADS[asked.kind]
-    variants = dict(asked.variants)
     if aa:
-        if len(variants) == 1:
+        if len(asked.variants) == 1:
             raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
-        variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
-        if len({variant.target for variant in asked.variants.values()}) > 1:
-            # An A/A run has one database only.
-            cells = [replace(cell, asked=_twice(cell.asked)) for cell in cells]
-            asked = cells[0].asked
-    planned = tuple(_variant(name, variant, asked) for name, variant in variants.items())
-    sections, times, settings = swept.settle(workload, cells, len(variants))
+        cells = [replace(cell, asked=_twice(cell.asked)) for cell in cells]
+        asked = cells[0].asked
+    planned = tuple(_variant(name, variant, asked) for name, variant in asked.variants.items())
+    sections, times, settings = swept.settle(WORKLOADS[asked.kind], cells, len(planned))
     design = asked.design.model_dump()
     if design["spare_blocks"] is None:
         design["spare_blocks"] = asked.design.spares_by_default
@@ -270,16 +265,13 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     cells = {cell.name: plan.at(cell.name).query_types for cell in plan.cells}
     hosts, spare_hosts = ({cell: plan.hosts_of(cell, spare=is_spare) for cell in cells} for is_spare in (False, True))
     for row in order.draw(names, cells, plan.design, hosts, spare_hosts):
-        listed = (*(getattr(row, coin) for coin in tables.COINS), row.query_types)
-        writer.writerow((row.block, row.cell, row.host, row.kind, *map(",".join, listed)))
-    files.write(directory / "blocks.tsv", table.getvalue())
-    written: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
+        writer.writerow(",".join(value) if isinstance(value, tuple) else value for value in astuple(row))
+    variables: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
     if isinstance(plan.place, GcpPlace):
-        written["terraform.tfvars.json"] = terraform.variables(plan)
-    for name, content in workload_of(plan).written(plan).items():
+        variables["terraform.tfvars.json"] = terraform.variables(plan)
+    written: dict[str, str | bytes] = {name: json.dumps(value, indent=2) + "\n" for name, value in variables.items()}
+    for name, content in (written | workload_of(plan).written(plan) | {"blocks.tsv": table.getvalue()}).items():
         files.write(directory / name, content)
-    for name, value in written.items():
-        files.write(directory / name, json.dumps(value, indent=2) + "\n")
     estimate.forecast(run_dir, plan, cache).write(run_dir)
     # Last: experiment.json exists only if the plan is whole.
     plan.write(run_dir)
