@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
@@ -247,8 +246,7 @@ def own_commit() -> str:
     """Return the commit of this checkout of tsduel; "" without git, or if it is installed."""
     if IS_INSTALLED:
         return ""
-    command = ["git", "-C", str(PROJECT), "describe", "--always", "--dirty", "--abbrev=12"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return sources.run(["git", "-C", PROJECT, "describe", "--always", "--dirty", "--abbrev=12"]).stdout.strip()
 
 
 def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
