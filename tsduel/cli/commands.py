@@ -15,7 +15,7 @@ from typing import Any
 from tsduel.cli.knobs import KNOBS
 from tsduel.core.wording import did_you_mean
 
-Call = Callable[[Any, Path, int], Any]
+Call = Callable[[Any, Path, int], int | None]
 RUN, RESULTS, WHOLE = "of one run", "of all runs", "several stages"
 
 

@@ -46,6 +46,20 @@ class Part(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+class ComponentAsked(Part):
+    """Where the program of a process comes from, and how it is started, in a directory with `files` (name -> text)."""
+
+    role: str = "server"
+    source: Source = "module"
+    ref: str = ""
+    repo: str = ""
+    path: str = ""
+    go: GoVersion = "local"
+    flags: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+
+
 class Churn(Part):
     """Series that come and go: `pct` of the hosts get another name every `every_s` seconds of data.
 

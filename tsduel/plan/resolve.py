@@ -197,18 +197,10 @@ def _label(variant: Variant, variants: Sequence[Variant]) -> str:
 
 
 def _component(variant: str, part: experiment.Component, program: Program) -> Component:
-    given = {name: getattr(part, name) for name in ("role", "source", "ref", "go", "flags", "env", "files")}
-    places: dict[str, Any] = {
-        name: sources.absolute_location(text) if (text := getattr(part, name)) else "" for name in ("repo", "path")
-    }
-    resolved = sources.resolve(
-        program, variant=variant, source=part.source, ref=part.ref, repo=part.repo, path=part.path
-    )
+    found = sources.resolve(program, variant, part)
     go = "" if part.source == "binary" else sources.go_version(program.go_minimum, part.go)
-    location = program.module if part.source == "module" else places["repo"]
-    platform = sources.platform()
-    key = sources.build_key(program, resolved, source=part.source, location=location, go=go, built_for=platform)
-    return Component(program=program.name, build_key=key, **given, **places, **vars(resolved))
+    key = sources.build_key(program, found, go=go, built_for=sources.platform())
+    return found.model_copy(update={"build_key": key})
 
 
 def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
