@@ -16,7 +16,7 @@ from tsduel.core.place import LocalPlace, Place
 from tsduel.core.sections import (
     CapacityAsked,
     ComponentAsked,
-    DesignAsked,
+    Design,
     Duel,
     Host,
     Noise,
@@ -82,12 +82,6 @@ class Variant(Part):
     def server(self) -> Component:
         """The component that clients talk to."""
         return self.components[0]
-
-
-class Design(DesignAsked):
-    """The design with its spare blocks counted."""
-
-    spare_blocks: int
 
 
 class Cell(Part):

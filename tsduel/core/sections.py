@@ -286,8 +286,8 @@ class Settle(Part):
     poll_s: Seconds = 1
 
 
-class DesignAsked(Part):
-    """Number and order of the blocks, fixed in the plan. At most a quarter more are spare blocks.
+class Design(Part):
+    """Number and order of the blocks, fixed in the plan. At most a quarter more are spare blocks, the default.
 
     `load: duel`: all data is loaded in turn, and the queries are over that data.
     `start_from: baseline`: the baseline loads, and every variant starts on a copy of its data.
@@ -296,7 +296,7 @@ class DesignAsked(Part):
 
     blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] = 8
     warmup_blocks: Annotated[int, Field(ge=0, le=1)] = 1
-    spare_blocks: Annotated[int, Field(ge=0)] | None = None
+    spare_blocks: int = Field(ge=0, default_factory=lambda checked: checked.get("blocks", 0) // 4)
     seed: Annotated[int, Field(ge=0)] = 1
     max_failed_blocks: Annotated[int, Field(ge=0)] = 2
     load: Literal["solo", "duel"] = "solo"
@@ -307,20 +307,14 @@ class DesignAsked(Part):
 
     @model_validator(mode="after")
     def _few_spares(self) -> Self:
-        if (self.spare_blocks or 0) > self.spares_by_default:
-            raise ValueError(f"spare_blocks: a quarter of the blocks at most, {self.spares_by_default} here")
+        if self.spare_blocks > self.blocks // 4:
+            raise ValueError(f"spare_blocks: a quarter of the blocks at most, {self.blocks // 4} here")
         return self
-
-    @property
-    def spares_by_default(self) -> int:
-        """A quarter of the blocks, which is also the limit."""
-        return self.blocks // 4
 
     @property
     def planned(self) -> int:
         """The number of all blocks that may run."""
-        spares = self.spares_by_default if self.spare_blocks is None else self.spare_blocks
-        return self.warmup_blocks + self.blocks + spares
+        return self.warmup_blocks + self.blocks + self.spare_blocks
 
 
 class Watchdog(Part):

@@ -13,7 +13,7 @@ import tsduel
 from tsduel.core import caches, defaults, files, tables
 from tsduel.core.errors import UserError
 from tsduel.core.place import GCP_SWEPT, GcpPlace, K8sPlace, LocalPlace, SshPlace
-from tsduel.core.plan import Asked, Component, Design, Own, Plan, Variant
+from tsduel.core.plan import Asked, Component, Own, Plan, Variant
 from tsduel.core.project import IS_INSTALLED, PROJECT
 from tsduel.core.results import point_latest
 from tsduel.core.rundir import Run
@@ -53,10 +53,7 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
             aa=given.get("AA") == "1",
             where=where,
             environment=environment,
-            # JSON has no times, which YAML has.
-            asked_for=Asked(
-                experiment=read.path, written=json.loads(json.dumps(read.written, default=str)), knobs=dict(read.given)
-            ),
+            asked_for=read.source,
         )
         write(run_dir, plan, cache=cache)
         if not (run_dir.parent / "latest").exists():
@@ -105,9 +102,6 @@ def resolve(
         asked = cells[0].asked
     planned = tuple(_variant(name, variant, asked) for name, variant in asked.variants.items())
     sections, times, settings = swept.settle(WORKLOADS[asked.kind], cells, len(planned))
-    design = asked.design.model_dump()
-    if design["spare_blocks"] is None:
-        design["spare_blocks"] = asked.design.spares_by_default
     host = asked.host.model_dump()
     if asked.topology:
         where = topology.machines(asked.topology, where or {}, port=host["port"], swept=cells[0].set)
@@ -119,7 +113,7 @@ def resolve(
         raise UserError(
             f"{most} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
         )
-    times = swept.shared(times, order.share_of_busiest(Design(**design), sharing))
+    times = swept.shared(times, order.share_of_busiest(asked.design, sharing))
     settled: Any = where or LocalPlace()
     if where and where["kind"] == "gcp":
         settings_of_machines, estimated = [cell.asked.gcp for cell in cells], sections["estimate"]
@@ -147,7 +141,7 @@ def resolve(
                 swept.started(cell, own, planned, cells[0]) for cell, own in zip(settings, cells, strict=True)
             ),
             "variants": tuple(side.model_copy(update={"label": _label(side, planned)}) for side in planned),
-            "design": design,
+            "design": asked.design.model_dump(),
             "host": host,
             "duration": times,
             **sections,

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.gobench import GoWatchdog
-from tsduel.core.sections import ComponentAsked, DesignAsked, Machine, Noise, Part, Watchdog
+from tsduel.core.sections import ComponentAsked, Design, Machine, Noise, Part, Watchdog
 from tsduel.places.gcp.settings import Gcp
 from tsduel.places.k8s.settings import K8s
 from tsduel.targets.database import MOST_REPLICAS
@@ -81,7 +81,7 @@ class Experiment(Part):
     kind: str
     smoke: bool = False
     variants: Mapping[str, Variant]
-    design: DesignAsked = DesignAsked()
+    design: Design = Design()
     noise: Noise = Noise()
     watchdog: Watchdog | GoWatchdog = Watchdog()
     host: Machine = Machine()
