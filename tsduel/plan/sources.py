@@ -225,9 +225,10 @@ def resolve(program: Program, variant: str, asked: ComponentAsked) -> Component:
 
     Its `repo` and `path` may be relative to the working directory; see absolute_location.
     """
-    fields = {name: getattr(asked, name) for name in ComponentAsked.model_fields}
-    places = {name: absolute_location(fields[name]) for name in ("repo", "path") if fields[name]}
-    return Component(**fields | places, program=program.name, **FOUND[asked.source](program, variant, asked))
+    fields: dict[str, Any] = {name: getattr(asked, name) for name in ComponentAsked.model_fields}
+    fields |= {name: absolute_location(fields[name]) for name in ("repo", "path") if fields[name]}
+    fields |= FOUND[asked.source](program, variant, asked)
+    return Component(program=program.name, **fields)
 
 
 def platform() -> str:
