@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from plots.numbers import quantity
-from tsduel.core import caches
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan
 from tsduel.core.results import lost_latest
 from tsduel.core.rundir import Run, open_run
+from tsduel.places import lock
 from tsduel.rounds import runstate
 
 # Entries of results/ that are not runs.
@@ -64,7 +64,8 @@ def as_json(environment: Mapping[str, str], results: Path) -> str:
 
 def lines(environment: Mapping[str, str], results: Path) -> list[Line]:
     """Return a line for each run, newest first."""
-    running = caches.used_by(environment)
+    run = lock.holder(environment=environment)
+    running = run.run_dir if run else ""
     entries = [e for e in results.iterdir() if e.is_dir() or e.is_symlink()] if results.is_dir() else []
     found = [line(e, running) for e in entries if e.name not in NO_RUNS and not e.name.startswith(".")]
     return sorted(found, key=lambda run: (run.created, run.name), reverse=True)

@@ -133,12 +133,16 @@ class Project:
 
 def marked(scratch: Path) -> dict[int, str]:
     """Return pid -> command line of all that runs with this scratch directory in its environment."""
-    mark = f"TSDUEL_SCRATCH={scratch}".encode()
+    return running(f"TSDUEL_SCRATCH={scratch}".__eq__)
+
+
+def running(is_ours: Callable[[str], bool]) -> dict[int, str]:
+    """Return pid -> command line of all that runs with such a variable in its environment."""
     found = {}
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if mark in (directory / "environ").read_bytes().split(b"\0"):
-                found[int(directory.name)] = (directory / "cmdline").read_text().replace("\0", " ")
+            if any(map(is_ours, (directory / "environ").read_text(errors="replace").split("\0"))):
+                found[int(directory.name)] = (directory / "cmdline").read_text(errors="replace").replace("\0", " ")
     return found
 
 

@@ -7,7 +7,6 @@ whose database or loader was killed has failed, and is kept as that; one whose d
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -15,16 +14,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fakeproject import marked
+from fakeproject import PATIENCE_S, Project, marked, wait_for
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-PATIENCE_S = 240.0
-# After the end of a driver that was killed what it has started has this long to end what it has started.
-ENDING_S = PATIENCE_S
 RUN_ENDS = ("driver", "stopped driver", "everything", "power")
 
 
@@ -44,25 +40,25 @@ def kill(*pids: int) -> None:
 
 @dataclass
 class Disturbed:
-    """One run that is disturbed; `start` begins it, or goes on with it, by the same command."""
+    """One run that is disturbed; it begins and goes on by the same command, in ``environment``."""
 
-    run_dir: Path
-    scratch: Path
-    start: Callable[[], subprocess.Popen[bytes]]
+    project: Project
     victims: Mapping[str, str]  # what is killed -> a part of its command line
     seed: int
     look: Callable[[Iterable[int]], set[str]] | None = None  # at what runs, before each kill
+    environment: Mapping[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     looks: int = 0
     process: subprocess.Popen[bytes] | None = None
     kills: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
-    _published: dict[str, str] = field(default_factory=dict)
+    _published: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Draw from the seed."""
         self.draw = random.Random(self.seed)  # noqa: S311 - moments, no secret
+        self.run_dir, self.scratch = self.project.run_dir, self.project.cache / "scratch"
 
     def disturb(self, kinds: Iterable[str], phases: Iterable[str], longest_s: float = 0.4) -> None:
         """Kill each of the kinds once, in a drawn order, each in a drawn phase."""
@@ -71,7 +67,7 @@ class Disturbed:
         for kind in kinds:
             phase = self.draw.choice(phases)
             if kind not in RUN_ENDS:
-                self._wait_for_measured()
+                wait_for(self._measures)
             self._wait_for(phase)
             time.sleep(self.draw.uniform(0, longest_s))
             if self.look and (running := marked(self.scratch)):
@@ -88,64 +84,47 @@ class Disturbed:
     def finish(self) -> str:
         """Let the run come to its end; return all that it said since its last start."""
         for _ in range(3):
-            self._running()
-            assert self.process is not None
-            self.process.wait(timeout=PATIENCE_S)
-            if self.process.returncode == 0:
+            process = self._running()
+            said = self.project.end(process)
+            if process.returncode == 0:
                 break
-        said = (self.run_dir.parent / "said").read_text(errors="replace")
-        assert self.process.returncode == 0, said
+        assert process.returncode == 0, said
         self._look()
-        self.left += marked(self.scratch).values()
+        self.left += self.project.alive()
         return said
 
-    def lost(self, planned: Iterable[str]) -> list[str]:
+    def lost(self) -> list[str]:
         """Return the planned blocks that are not there, and what is there and was not planned."""
-        return sorted(set(planned) ^ {path.parent.name for path in self._blocks()})
+        return sorted(set(planned_blocks(self.run_dir)) ^ set(self.project.blocks()))
 
-    def _blocks(self) -> list[Path]:
-        found = sorted(self.run_dir.glob("raw/*/*/block.json"))
-        return [path for path in found if path.parent.suffix != ".partial"]
-
-    def _running(self) -> None:
+    def _running(self) -> subprocess.Popen[bytes]:
         if self.process is None or self.process.poll() is not None:
-            self.process = self.start()
+            self.process = self.project.start(**self.environment)
+        return self.process
 
-    def _events(self) -> list[dict[str, Any]]:
-        events = []
-        path = self.run_dir / "raw/host1/events.jsonl"
-        for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
-            # One that is being written, or was cut off.
-            with contextlib.suppress(json.JSONDecodeError):
-                events.append(json.loads(line))
-        return events
-
-    def _wait_for_measured(self) -> None:
-        """Return when the warm-up block is over: one that fails is the end of a run, since no count could be chosen."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not any(e["event"] == "block-start" and e["kind"] == "measured" for e in self._events()):
-            assert time.monotonic() < deadline
-            self._running()
-            time.sleep(0.05)
+    def _measures(self) -> bool:
+        """Whether the warm-up block is over: one that fails is the end of a run, since no count could be chosen."""
+        self._running()
+        return any(e["event"] == "block-start" and e["kind"] == "measured" for e in self.project.events())
 
     def _wait_for(self, phase: str) -> None:
         """Return when this phase has begun anew: `begin` is the start of the driver, `between` the end of a block."""
-        before = self._events()
+        before = self.project.events()
         began = {"begin": "run-start", "prepare": "block-start", "between": "block-end"}.get(phase, "phase-start")
         if phase == "begin" and self.process is not None and self.process.poll() is None:
             # Only a run that is not there can be met at its begin.
             began = "block-start"
-        self._running()
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            fresh = [e for e in self._events()[len(before) :] if e["event"] == began]
-            if any(began != "phase-start" or e["phase"] == phase for e in fresh):
-                return
-            assert self.process is not None
-            if self.process.poll() is not None and self.process.returncode == 0:
-                return
-            self._running()
-            time.sleep(0.02)
+        process = self._running()
+
+        def has_begun_or_ended() -> bool:
+            nonlocal process
+            fresh = [e for e in self.project.events()[len(before) :] if e["event"] == began]
+            if process.poll() == 0 or any(began != "phase-start" or e["phase"] == phase for e in fresh):
+                return True
+            process = self._running()
+            return False
+
+        wait_for(has_begun_or_ended)
 
     def _kill(self, kind: str) -> bool:
         """Kill what was drawn, waiting a moment for it to be there; false if it never was, since the run has ended."""
@@ -177,19 +156,17 @@ class Disturbed:
     def _ended(self) -> None:
         assert self.process is not None
         self.process.wait(timeout=PATIENCE_S)
-        deadline = time.monotonic() + ENDING_S
-        while (left := marked(self.scratch)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        self.left += left.values()
+        # What the driver has started has this long to end what it has started.
+        self.left += self.project.alive(PATIENCE_S)
 
     def _look(self) -> None:
         """Remember each published block; one that is another one now, or is begun again, was repeated."""
-        for path in self._blocks():
-            name = path.parent.name
-            if self._published.setdefault(name, path.read_text()) != path.read_text():
+        for name in self.project.blocks():
+            block = self.project.block(name)
+            if self._published.setdefault(name, block) != block:
                 self.repeated.append(name)
         ended: set[str] = set()
-        for event in self._events():
+        for event in self.project.events():
             if event["event"] == "block-end":
                 ended.add(event["block"])
             elif event["event"] == "block-start" and event["block"] in ended:

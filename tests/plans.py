@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tsduel.core.place import LocalPlace
-from tsduel.core.plan import Asked, Component, Design, Host, Own, Plan, Variant
+from tsduel.core.plan import Asked, Component, Own, Plan, Variant
+from tsduel.core.sections import Design, Host
 from tsduel.core.tables import BLOCKS_TSV
 from tsduel.core.target import Target
 from tsduel.core.tsbs import DataFile, Workload

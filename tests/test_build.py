@@ -17,6 +17,7 @@ import pytest
 from fakeproject import PATIENCE_S, wait_for
 from gitrepo import Repository
 
+from tsduel.core.sections import ComponentAsked
 from tsduel.plan import sources
 from tsduel.targets import databases
 
@@ -69,22 +70,11 @@ class Run:
         self, name: str, source: str, *, role: str = "server", go: str = "local", **where: str
     ) -> dict[str, object]:
         """Resolve a component as plan does, of the newest variant unless it is a server."""
-        found = sources.resolve(TARGET, variant=name, source=source, **where)
+        asked = ComponentAsked(role=role, source=source, go=go, flags=("-x={{ y }}",), env={"K": "V"}, **where)
+        found = sources.resolve(TARGET, name, asked)
         version = sources.go_version(TARGET.go_minimum, go) if source != "binary" else ""
-        location = where.get("repo", TARGET.module)
-        key = sources.build_key(
-            TARGET, found, source=source, location=location, go=version, built_for=sources.platform()
-        )
-        part: dict[str, object] = {"ref": "", "repo": "", "path": "", **where}
-        part |= {
-            "role": role,
-            "program": "victoria-metrics",
-            "target": TARGET.name,
-            "label": found.label,
-            "source": source,
-        }
-        part |= {"revision": found.revision, "version": found.version, "sum": found.sum, "dirty": found.dirty}
-        part |= {"flags": ["-x={{ y }}"], "env": {"K": "V"}, "go": go, "build_key": key}
+        key = sources.build_key(TARGET, found, go=version, built_for=sources.platform())
+        part: dict[str, object] = found.model_dump(mode="json") | {"target": TARGET.name, "build_key": key}
         part |= {"module": TARGET.module, "output": TARGET.output, "go_minimum": TARGET.go_minimum}
         part["build_command"] = list(TARGET.build_command(source, found.version))
         if role == "server":

@@ -6,9 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-import traceback
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from gitrepo import Repository
@@ -26,40 +25,24 @@ STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "
 VM = "module github.com/VictoriaMetrics/VictoriaMetrics\n"
 
 
-def tsduel(*words, cwd, **more):
-    """Type `tsduel` in a directory, with a home of its own: in a fork, which has all libraries already."""
-    clean = {k: v for k, v in os.environ.items() if k not in KNOBS and not k.startswith(("XDG_", "TSDUEL_"))}
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        pid = os.fork()
-        if not pid:
-            _type(words, cwd, clean | {"HOME": str(cwd / "home")} | more, (out, err))
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        said = []
-        for stream in (out, err):
-            stream.seek(0)
-            said.append(stream.read())
-    return subprocess.CompletedProcess(words, code, *said)
+@pytest.fixture
+def tsduel(capfd, monkeypatch):
+    """Return a function that types `tsduel` in a directory, with a home of its own."""
 
+    def type_(*words, cwd, **more):
+        clean = {k: v for k, v in os.environ.items() if k not in KNOBS and not k.startswith(("XDG_", "TSDUEL_"))}
+        monkeypatch.chdir(cwd)
+        with (
+            mock.patch.dict(os.environ, clean | {"HOME": str(cwd / "home")} | more, clear=True),
+            mock.patch.multiple(sys, argv=["tsduel", *words], stdout=sys.stdout, stderr=sys.stderr),
+        ):
+            try:
+                code = app.installed()
+            except SystemExit as ended:
+                code = ended.code or 0
+        return subprocess.CompletedProcess(words, code, *capfd.readouterr())
 
-def _type(words, cwd, environment, streams):
-    """Be the program, and end as it does."""
-    code = 99
-    try:
-        os.chdir(cwd)
-        os.environ.clear()
-        os.environ.update(environment)
-        for number, stream in enumerate(streams, 1):
-            os.dup2(stream.fileno(), number)
-        sys.argv, sys.stdout, sys.stderr = ["tsduel", *words], *(open(n, "w", closefd=False) for n in (1, 2))  # noqa: SIM115
-        sys.exit(app.installed())
-    except SystemExit as ended:
-        code = ended.code or 0
-    except BaseException:  # noqa: BLE001 - as the interpreter itself does
-        traceback.print_exc()
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(code)
+    return type_
 
 
 @pytest.fixture
@@ -153,7 +136,7 @@ TYPOS = {
 
 
 @pytest.mark.parametrize("typed", TYPOS)
-def test_a_typo_is_a_sentence_with_the_right_word(tmp_path, typed):
+def test_a_typo_is_a_sentence_with_the_right_word(tsduel, tmp_path, typed):
     """One line on stderr, exit code 2, and no run is made."""
     Repository(tmp_path / "repository").commit()
     done = tsduel(*typed.split(" "), cwd=tmp_path)
@@ -165,13 +148,13 @@ def test_a_typo_is_a_sentence_with_the_right_word(tmp_path, typed):
     assert not list((tmp_path / "home").glob("**/plan"))
 
 
-def test_a_directory_that_is_missing_is_said_to_be(tmp_path):
+def test_a_directory_that_is_missing_is_said_to_be(tsduel, tmp_path):
     """The sentence does not speak of git."""
     done = tsduel("plan", "x", "EXPERIMENT=quick", "CANDIDATE=path:../nowhere", cwd=tmp_path)
     assert done.stderr.endswith("/nowhere: no such directory\n")
 
 
-def test_help_is_by_topic_and_loads_nothing(tmp_path):
+def test_help_is_by_topic_and_loads_nothing(tsduel, tmp_path):
     """Every command has its line; no library but click is imported for it."""
     said = tsduel("--help", cwd=tmp_path).stdout
     for topic, commands in by_topic():
@@ -184,7 +167,7 @@ def test_help_is_by_topic_and_loads_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_commands_knobs_and_runs(tmp_path, shell):
+def test_completion_knows_commands_knobs_and_runs(tsduel, tmp_path, shell):
     """Each shell gets a script, and what is completed is the same for all."""
     assert "_TSDUEL_COMPLETE" in tsduel("completion", shell, cwd=tmp_path).stdout
     (tmp_path / "runs/r1/plan").mkdir(parents=True)
@@ -350,26 +333,23 @@ class TestInside:
         assert third.endswith("does not build: " + str(tmp_path / "results/r1/build/candidate.log"))
 
 
-class TestJson:
-    """What programs read."""
-
-    def test_runs_and_their_state(self, tmp_path):
-        """`list` is a list of objects, `status` an object; stdout has nothing else."""
-        results = ("--results", str(tmp_path / "runs"))
-        done = tsduel("plan", "x", "EXPERIMENT=quick", *QUICKLY, *results, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        (run,) = json.loads(tsduel("list", "--json", *results, cwd=tmp_path).stdout)
-        assert (run["run"], run["state"], run["kind"]) == ("x", "planned", "tsbs")
-        state = json.loads(tsduel("status", "x", "--json", *results, cwd=tmp_path).stdout)
-        assert state == {"run": "x", "state": "planned", "finished": 0, "planned": 9}
-        assert "tsduel tsbs RUN=x" in done.stdout
-
-
 QUICKLY = (f"BASELINE=binary:{sys.executable}", f"CANDIDATE=binary:{sys.executable}")
 """Sides that take no network."""
 
 
-def test_a_plan_leaves_latest_where_it_is(tmp_path):
+def test_programs_read_runs_and_their_state(tsduel, tmp_path):
+    """`list` is a list of objects, `status` an object; stdout has nothing else."""
+    results = ("--results", str(tmp_path / "runs"))
+    done = tsduel("plan", "x", "EXPERIMENT=quick", *QUICKLY, *results, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(tsduel("list", "--json", *results, cwd=tmp_path).stdout)
+    assert (run["run"], run["state"], run["kind"]) == ("x", "planned", "tsbs")
+    state = json.loads(tsduel("status", "x", "--json", *results, cwd=tmp_path).stdout)
+    assert state == {"run": "x", "state": "planned", "finished": 0, "planned": 9}
+    assert "tsduel tsbs RUN=x" in done.stdout
+
+
+def test_a_plan_leaves_latest_where_it_is(tsduel, tmp_path):
     """It leads to the run that was provisioned last; the stages after a plan are about that plan."""
     results = ("--results", str(tmp_path / "runs"))
     for name in ("one", "two"):

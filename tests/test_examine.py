@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from listening import free_port
+from asking import free_port
 
 from tsduel.doctor import __main__ as doctor
 from tsduel.doctor import subject

@@ -64,7 +64,7 @@ def test_a_duel_is_what_is_asked_unless_somebody_says_otherwise():
     """Everything but the name has a default: eight blocks, two seconds of exchanges a type, no closed loop."""
     found = read.validate({"name": "x"}, FILE)
     assert (found.workload.step_s, found.workload.window_s) == (80, 86400)
-    assert (found.design.blocks, found.design.warmup_blocks, found.design.spares_by_default) == (8, 1, 2)
+    assert (found.design.blocks, found.design.warmup_blocks, found.design.spare_blocks) == (8, 1, 2)
     assert (found.duel.enabled, found.duel.seconds, found.duel.least, found.queries.solo) == (True, 2.0, 64, False)
     assert (found.host.pin, found.design.reload) == ("auto", "every")
 

@@ -33,18 +33,10 @@ def test_a_run_that_is_killed_again_and_again_comes_to_the_same_blocks(project, 
         queries={"types": TYPES[:1], "max_count": 2000},
         duel={"seconds": 0.3, "sittings": 1},
     )
-    disturbed = Disturbed(
-        run_dir=project.run_dir,
-        scratch=project.cache / "scratch",
-        start=lambda: project.start(FAKE_LOAD_S="0.6"),
-        victims=VICTIMS,
-        seed=seed,
-    )
-    project.said = project.run_dir.parent / "said"
+    disturbed = Disturbed(project, VICTIMS, seed, environment={"FAKE_LOAD_S": "0.6"})
     disturbed.disturb(KINDS, PHASES)
     disturbed.finish()
-    planned = planned_blocks(project.run_dir)
-    lost = disturbed.lost(planned)
+    planned, lost = planned_blocks(project.run_dir), disturbed.lost()
     record_property("faults", [len(disturbed.kills), len(lost), len(disturbed.repeated), len(disturbed.left)])
 
     assert len(disturbed.kills) == len(KINDS), disturbed.kills
@@ -71,12 +63,11 @@ def test_a_sweep_that_is_killed_goes_on_cell_by_cell(project):
         queries={"types": TYPES[:1], "max_count": 2000},
         duel={"sittings": 1},
     )
-    project.said = project.run_dir.parent / "said"
-    disturbed = Disturbed(project.run_dir, project.cache / "scratch", project.start, VICTIMS, seed=3)
+    disturbed = Disturbed(project, VICTIMS, seed=3)
     disturbed.disturb(("driver", "power"), ("load", "exchange", "between"))
     disturbed.finish()
     assert len(disturbed.kills) == 2, disturbed.kills
-    assert (disturbed.lost(planned_blocks(project.run_dir)), disturbed.repeated, disturbed.left) == ([], [], [])
+    assert (disturbed.lost(), disturbed.repeated, disturbed.left) == ([], [], [])
     run = open_run(project.run_dir)
     assert {block.status for block in run.blocks} == {"ok"}
     assert {block.block: block.cell for block in run.blocks} == {row.block: row.cell for row in run.planned}

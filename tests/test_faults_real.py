@@ -7,11 +7,10 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from checkout import CACHE, PROJECT, QUIET, Checkout, build
-from fakeproject import PATIENCE_S, UNJUDGED, free_port, wait_for
+from fakeproject import PATIENCE_S, UNJUDGED, free_port, running, wait_for
 from faults import Disturbed, kill, planned_blocks
 from listening import not_loopback
 
@@ -45,18 +44,10 @@ def real(project):
 def test_victoriametrics_and_tsbs_are_killed_again_and_again(project, real, record_property):
     """Every planned block is there once, and nothing of ours listened for others meanwhile."""
     real(design={"blocks": 4, "max_failed_blocks": 99}, workload={"scale": 100})
-    project.said = project.run_dir.parent / "said"
-    disturbed = Disturbed(
-        run_dir=project.run_dir,
-        scratch=project.cache / "scratch",
-        start=project.start,
-        victims=VICTIMS,
-        seed=1,
-        look=not_loopback,
-    )
+    disturbed = Disturbed(project, VICTIMS, seed=1, look=not_loopback)
     disturbed.disturb(KINDS, PHASES)
     disturbed.finish()
-    lost = disturbed.lost(planned_blocks(project.run_dir))
+    lost = disturbed.lost()
     record_property("faults", [len(disturbed.kills), len(lost), len(disturbed.repeated), len(disturbed.left)])
     assert (lost, disturbed.repeated, disturbed.left) == ([], [], [])
     assert len(disturbed.kills) == len(KINDS), disturbed.kills
@@ -91,13 +82,7 @@ def test_a_disk_that_fills_up_under_victoriametrics(project, real, small_disk):
 
 def started_by(name, checkout):
     """Return pid -> command line of everything that this run's `make` has started: RUN is its name, or it is ours."""
-    found, ours = {}, f"TSDUEL_SCRATCH={checkout.path}/".encode()
-    for directory in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            environment = (directory / "environ").read_bytes().split(b"\0")
-            if f"RUN={name}".encode() in environment or any(one.startswith(ours) for one in environment):
-                found[int(directory.name)] = (directory / "cmdline").read_text(errors="replace")
-    return found
+    return running(lambda word: word == f"RUN={name}" or word.startswith(f"TSDUEL_SCRATCH={checkout.path}/"))
 
 
 def test_make_is_killed_as_a_whole_while_it_builds_and_runs(tmp_path, record_property):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import random
 import re
 import statistics
+from dataclasses import replace
 
 import pytest
 from asking import planned
 
-from tsduel.plan.forecast.spread import Forecast, counting, reach
-from tsduel.rounds.view import model
-from tsduel.rounds.view.events import parse
+from tsduel.plan.forecast.spread import Ended, Forecast, counting, reach
 from tsduel.stats.power import blocks_needed, mde
 
 BLOCK_S = 60.0
@@ -46,25 +44,20 @@ def expected(blocks=8, spares=2, thresholds=(2, 3), before=None):
 
 
 class Told:
-    """The events of a run, and the sentence after its last block."""
+    """The blocks of a run that have ended, and the sentence after the last one."""
 
     def __init__(self, blocks=8, **more):
-        self.forecast = expected(blocks, **more)
-        self.t = 1_795_000_000.0
-        self.events = []
-        self.add("run-start", run="r", kind="tsbs", blocks=blocks, planned=blocks + 1, finished=0, block_s=BLOCK_S)
+        self.planned, self.forecast = blocks, expected(blocks, **more)
+        self.blocks = []
 
-    def add(self, name, **fields):
-        """Append an event."""
-        self.events.append(parse(json.dumps({"t": self.t, "event": name, **fields}).encode()))
-
-    def block(self, number, kind="measured", *, status="ok", void="", causes=(), **ratios):
+    def block(self, number, kind="measured", *, ok=True, causes=(), **ratios):
         """Append a block of one minute; ``ratios``: candidate -> the log ratios of load rate and service time."""
-        self.add("block-start", block=number, kind=kind, phases=0)
-        self.t += BLOCK_S
         of = {name: dict(zip(("load_rate", "duel_typical_ms"), pair, strict=False)) for name, pair in ratios.items()}
-        self.add("block-end", block=number, kind=kind, status=status, void=void, seconds=BLOCK_S, causes=list(causes),
-                 failures=[], ratios=of)  # fmt: skip
+        of = {name: {metric: log for metric, log in logs.items() if log is not None} for name, logs in of.items()}
+        self.blocks.append(
+            Ended(number=number, kind=kind, at=0.0, ok=ok, seconds=BLOCK_S, load_rate=0.0, exchanges=0.0,
+                  why=", ".join(causes), causes=tuple(causes), ratios=of)
+        )  # fmt: skip
         return self
 
     def noisy(self, blocks, deviation=0.03, shift=0.0, seed=1):
@@ -75,22 +68,13 @@ class Told:
             self.block(number, candidate=(shift + draw.gauss(0, deviation), shift + draw.gauss(0, deviation / 5)))
         return self
 
-    def state(self):
-        """Return the state of the run."""
-        return functools.reduce(model.advance, self.events, model.State())
-
     def say(self):
         """Return the sentence."""
-        state = self.state()
-        return self.forecast.after_block(state.ended, model.remaining(state, self.t))
+        return self.forecast.after_block(self.blocks, BLOCK_S * max(0, self.planned - self.blocks[-1].number))
 
     def spread(self, metric):
         """Return the standard deviation of a metric over the measured blocks."""
-        return statistics.stdev(
-            event.get("ratios", dict)["candidate"][metric]
-            for event in self.events
-            if event.name == "block-end" and event.text("kind") == "measured"
-        )
+        return statistics.stdev(b.ratios["candidate"][metric] for b in self.blocks if b.kind == "measured")
 
 
 def shown(message):
@@ -140,19 +124,17 @@ class TestBlocksThatCount:
         assert said_blocks(told) == 6
         told = Told(blocks=6).block(0, "warmup")
         for number in range(1, 7):
-            causes = ["steal 9 %"] if number == 4 else []
-            failed = number == 2
-            ratios = {} if failed else {"candidate": (number / 100, number / 1000)}
-            told.block(number, status="failed" if failed else "ok", causes=causes, **ratios)
+            ratios = {} if number == 2 else {"candidate": (number / 100, number / 1000)}
+            told.block(number, ok=number != 2, causes=["steal 9 %"] if number == 4 else (), **ratios)
         assert said_blocks(told) == 4
-        told.add("block-replaced", block=6, spare=7, message="canary 30 %")
+        told.blocks[-1] = replace(told.blocks[-1], causes=("canary 30 %",))
         told.block(7, "spare", candidate=(0.0, 0.0)).block(8, "spare", candidate=(0.0, 0.0))
         said = told.say()
         assert said_blocks(told) == 5
         assert said.startswith("after spare block 8 (5 blocks count): 2 blocks do not count so far (canary 30 %); at ")
 
     def test_a_ratio_that_nobody_could_make_is_none(self):
-        """A load of no time has no rate: null is not zero."""
+        """A load of no time has no rate."""
         told = Told().noisy(3).block(4, candidate=(None, 0.0))
         said = told.say()
         assert "ingestion rate" in said
@@ -160,7 +142,7 @@ class TestBlocksThatCount:
 
     def test_a_void_block_does_not_count_whatever_it_shows(self):
         """Its reason is told."""
-        told = Told().noisy(3).block(4, void="baseline started warmer", candidate=(0.5, 0.5))
+        told = Told().noisy(3).block(4, causes=["baseline started warmer"], candidate=(0.5, 0.5))
         assert said_blocks(told) == 3
         assert "1 block does not count so far (baseline started warmer)" in told.say()
 
@@ -177,7 +159,7 @@ class TestBlocksThatCount:
 
 def said_blocks(told):
     """Return from how many blocks the forecast is."""
-    return len(counting(told.state().ended))
+    return len(counting(told.blocks))
 
 
 class TestBlind:

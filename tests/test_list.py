@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ from housekeeping import PROJECT, clean_environment, write
 from synthetic import Spec, edit, edit_plan, plan, write_run
 
 from plots import listing
+from tsduel.places import lock
 
 HEAD = "  run "
 
@@ -111,16 +111,13 @@ class TestStates:
         edit(path / "raw/host1/003/block.json", block=3, kind="spare")
         assert "ended 4 of 4" in rows(results)["r"]
 
-    def test_running_is_what_holds_the_lock(self, results, tmp_path):
+    def test_running_is_what_holds_the_lock(self, results, monkeypatch):
         """Only the run that this machine's lock names is running."""
         for name in ("one", "other"):
             run(results, name, events=("run-start",), blocks=1)
-        lock = write(tmp_path / "run.lock")
-        with lock.open("r+") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            stream.write(f"pid {os.getpid()}, {results / 'one'}, since 2026-11-21T00:00:00Z\n")
-            stream.flush()
-            found = rows(results, TSDUEL_CACHE=str(tmp_path))
+        holder = lock.Holder(os.getpid(), "me", "2026-11-21T00:00:00Z", str(results / "one"))
+        monkeypatch.setattr(lock, "holder", lambda **_: holder)
+        found = rows(results)
         assert "  running 1 of 3  " in found["one"]
         assert "  interrupted 1 of 3  " in found["other"]
 

@@ -31,6 +31,16 @@ def make(*arguments, **environment):
     return subprocess.run(["make", *arguments], env=clean | environment, capture_output=True, text=True, check=False)
 
 
+def refused(done):
+    """Return what a refused make printed on stderr; nothing was executed, and no run was made."""
+    assert done.returncode == 1
+    assert "make: ***" not in done.stderr
+    assert not Path("pwned").exists()
+    assert not Path("results/test-knobs").exists()
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
 STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]
 
 
@@ -67,23 +77,6 @@ def test_a_target_that_is_none_is_refused():
         assert "is no target" in refused(make(typed))
 
 
-def refused(done):
-    """Return what a refused make printed on stderr; nothing was executed, and no run was made."""
-    assert done.returncode == 1
-    assert "make: ***" not in done.stderr
-    assert not Path("pwned").exists()
-    assert not Path("results/test-knobs").exists()
-    assert "Traceback" not in done.stderr
-    return done.stderr
-
-
-@pytest.mark.parametrize("knob", ["MODULE", "PACKAGE", "BENCH", "PROFILE"])
-def test_a_knob_of_go_benchmarks_is_text_and_nothing_else(knob):
-    """Neither make nor a shell expands anything in it."""
-    done = make("gobench", f"{knob}=$(touch pwned)$(shell touch pwned)`touch pwned`", "BASELINE=-v", "RUN=test-knobs")
-    assert f"tsduel: make gobench with BASELINE {knob}: " in refused(done)
-
-
 def test_make_gobench_refuses_an_experiment_of_databases():
     """The refusal names the right command."""
     done = make("gobench", "EXPERIMENT=experiments/smoke.yml", "RUN=test-knobs")
@@ -96,41 +89,43 @@ def test_every_stage_is_a_target(target):
     assert f"-m tsduel {target}\n" in make("-n", target).stdout
 
 
+EVIL = "$(touch pwned)$(shell touch pwned)'; touch pwned; '`touch${IFS}pwned`"
+MISSING = f"tsduel: {EVIL}: No such file or directory"
+LOGS = dict.fromkeys(("BASELINE_LOG", "CANDIDATE_LOG"), str(PROJECT / "tests/data/logs/baseline.log"))
+FURTHER = {"gobench": {"BASELINE": "-v"}, "import": LOGS}
+
+
 @pytest.mark.parametrize(
-    ("knob", "value", "sentence"),
+    ("target", "knob", "value", "sentence"),
     [
-        ("BASELINE", "$(touch pwned)", "'$(touch pwned)' is no name of a revision"),
-        ("BASELINE", "$(shell touch pwned)", "'$(shell touch pwned)' is no name of a revision"),
-        ("CANDIDATE", "'; touch pwned; '", "is no name of a revision"),
-        ("SET", '"; touch pwned; "', "SET: '; touch pwned; ' is not field=value"),
-        ("SET", "workload.scale=`touch${IFS}pwned`", "workload.scale: '`touch${IFS}pwned`' is not a value"),
-        ("SET", "name=$$(shell touch pwned)", "SET: 'touch' is not field=value"),
-        ("EXPERIMENT", "$(touch pwned).yml", "$(touch pwned).yml: No such file or directory; those of ours are in "),
-        ("RUN", "$(touch pwned)", "RUN: '$(touch pwned)' is no name of a run"),
-        ("RUN", '"; touch pwned; "', "is no name of a run"),
-        ("RUN", "#hash 'quotes'", "RUN: \"#hash 'quotes'\" is no name of a run"),
+        ("plan", "BASELINE", "$(touch pwned)", "'$(touch pwned)' is no name of a revision"),
+        ("plan", "BASELINE", "$(shell touch pwned)", "'$(shell touch pwned)' is no name of a revision"),
+        ("plan", "CANDIDATE", "'; touch pwned; '", "is no name of a revision"),
+        ("plan", "SET", '"; touch pwned; "', "SET: '; touch pwned; ' is not field=value"),
+        ("plan", "SET", "workload.scale=`touch${IFS}pwned`", "workload.scale: '`touch${IFS}pwned`' is not a value"),
+        ("plan", "SET", "name=$$(shell touch pwned)", "SET: 'touch' is not field=value"),
+        ("plan", "EXPERIMENT", "$(touch pwned).yml", "$(touch pwned).yml: No such file or directory; those of ours "),
+        ("plan", "RUN", "$(touch pwned)", "RUN: '$(touch pwned)' is no name of a run"),
+        ("plan", "RUN", '"; touch pwned; "', "is no name of a run"),
+        ("plan", "RUN", "#hash 'quotes'", "RUN: \"#hash 'quotes'\" is no name of a run"),
+        *(
+            ("gobench", knob, EVIL, f"tsduel: make gobench with BASELINE {knob}: ")
+            for knob in ("MODULE", "PACKAGE", "BENCH", "PROFILE")
+        ),
+        *(("import", knob, EVIL, MISSING) for knob in LOGS),
+        ("tsbs-plot-load", "TSBS_LOAD_RESULT_CSV_FILE", EVIL, MISSING),
     ],
 )
-def test_a_knob_is_text_and_nothing_else(knob, value, sentence):
+def test_a_knob_is_text_and_nothing_else(target, knob, value, sentence):
     """Neither make nor a shell expands anything in an argument or a variable; the error has the value as typed."""
+    given = {"RUN": "test-knobs"} | FURTHER.get(target, {}) | {knob: value}
     # Each takes a second, so half are arguments and half are variables.
-    as_argument = len(value) % 2
-    arguments = [f"{knob}={value}"] if as_argument else []
-    environment = ({} if knob == "RUN" else {"RUN": "test-knobs"}) | ({} if as_argument else {knob: value})
-    assert sentence in refused(make("plan", *arguments, **environment))
+    as_argument = len(knob + value) % 2
+    arguments = [f"{knob}={given.pop(knob)}"] if as_argument else []
+    assert sentence in refused(make(target, *arguments, **given))
 
 
 def test_a_run_that_is_not_there():
     """A stage of a run that does not exist names the existing ones."""
     for target in ("run", "tidy", "status", "stop"):
         assert "results/no-such: no such run; there are: " in make(target, "RUN=no-such").stderr
-
-
-@pytest.mark.parametrize("knob", ["BASELINE_LOG", "CANDIDATE_LOG", "TSBS_LOAD_RESULT_CSV_FILE"])
-def test_a_path_is_text_and_nothing_else(knob):
-    """Neither make nor a shell expands anything in it."""
-    value = "$(touch pwned)$(shell touch pwned)'; touch pwned; '`touch${IFS}pwned`"
-    target = "tsbs-plot-load" if knob.startswith("TSBS") else "import"
-    both = dict.fromkeys(("BASELINE_LOG", "CANDIDATE_LOG"), str(PROJECT / "tests/data/logs/baseline.log"))
-    done = make(target, f"{knob}={value}", RUN="test-knobs", **{k: v for k, v in both.items() if k != knob})
-    assert f"tsduel: {value}: No such file or directory" in refused(done)

@@ -34,10 +34,10 @@ FIGURE = re.compile(r"[0-9]+(?:\.[0-9]+)?(?= %| to [+-]?[0-9.]+ %)")
 def test_every_exhibit_can_be_planned(path, monkeypatch):
     """Whatever its versions resolve to, with enough blocks for a verdict."""
 
-    def resolved(_program, *, ref, **_rest):
-        return sources.ResolvedSource("0" * 40, ref or "checkout", "", "", ref or "checkout")
+    def found(_program, _variant, asked):
+        return {"revision": "0" * 40, "label": asked.ref or "checkout"}
 
-    monkeypatch.setattr(sources, "resolve", resolved)
+    monkeypatch.setattr(sources, "FOUND", dict.fromkeys(sources.FOUND, found))
     monkeypatch.setattr(sources, "go_version", lambda *_: "go1.26.0")
     cells = read.expand(read.read_file(path), str(path))
     plan = resolve.resolve(cells[0].asked, cells=cells, run="r")

@@ -19,8 +19,9 @@ from pydantic import ValidationError
 
 from tsduel.core import tables
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Design, Plan
+from tsduel.core.plan import Plan
 from tsduel.core.rundir import open_run
+from tsduel.core.sections import Design
 from tsduel.plan import order, resolve
 from tsduel.workloads import WORKLOADS, primary
 from tsduel.workloads.tsbs import plan as tsbs_plan

@@ -10,10 +10,23 @@ import pytest
 from gitrepo import Repository
 
 from tsduel.core.errors import UserError
-from tsduel.plan.sources import ResolvedSource, absolute_location, build_key, go_version, platform, resolve
+from tsduel.core.plan import Component
+from tsduel.core.sections import ComponentAsked
+from tsduel.plan import sources
+from tsduel.plan.sources import absolute_location, build_key, go_version, platform
 from tsduel.targets import databases
 
 TARGET = databases()["victoriametrics"].programs["server"]
+
+
+def resolve(source, variant="v", **where):
+    """Return the component at its revision."""
+    return sources.resolve(TARGET, variant, ComponentAsked(source=source, **where))
+
+
+def exact(found):
+    """Return what is known of a revision."""
+    return found.revision, found.version, found.sum, found.dirty, found.label
 
 
 @pytest.fixture
@@ -47,8 +60,8 @@ def test_module_takes_revision_and_checksum_from_the_proxy(fake_go, monkeypatch)
     (fake_go / "answer").write_text('{"Version":"v1.2.3","Sum":"h1:x=","Origin":{"Hash":"' + "a" * 40 + '"}}')
     monkeypatch.setenv("GOFLAGS", "-tags=mine")
     monkeypatch.setenv("GOAMD64", "v3")
-    resolved = resolve(TARGET, variant="baseline", source="module", ref="v1.2.3")
-    assert resolved == ResolvedSource("a" * 40, "v1.2.3", "h1:x=", "", "v1.2.3")
+    resolved = resolve("module", "baseline", ref="v1.2.3")
+    assert exact(resolved) == ("a" * 40, "v1.2.3", "h1:x=", "", "v1.2.3")
     expected = f"mod download -json {TARGET.module}@v1.2.3 -trimpath -buildvcs=false -modcacherw off unset\n"
     assert (fake_go / "log").read_text() == expected
 
@@ -56,7 +69,7 @@ def test_module_takes_revision_and_checksum_from_the_proxy(fake_go, monkeypatch)
 def test_module_of_a_proxy_without_origin_is_named_by_its_checksum(fake_go):
     """Some proxies do not say which commit a version is."""
     (fake_go / "answer").write_text('{"Version":"v1.2.3","Sum":"h1:x="}')
-    assert resolve(TARGET, variant="baseline", source="module", ref="v1.2.3").revision == "h1:x="
+    assert resolve("module", "baseline", ref="v1.2.3").revision == "h1:x="
 
 
 def test_module_that_does_not_resolve_says_what_would(fake_go):
@@ -64,7 +77,7 @@ def test_module_that_does_not_resolve_says_what_would(fake_go):
     (fake_go / "answer").write_text('{"Error":"m@v9: not found"}')
     (fake_go / "code").write_text("1")
     with pytest.raises(UserError, match=r"variant baseline: 'v9' .*not found.*'source: git'"):
-        resolve(TARGET, variant="baseline", source="module", ref="v9")
+        resolve("module", "baseline", ref="v9")
 
 
 @pytest.mark.parametrize("ref", ["-v", "--upload-pack=x", "", "a b", "a\nb"])
@@ -72,7 +85,7 @@ def test_module_that_does_not_resolve_says_what_would(fake_go):
 def test_a_reference_is_never_an_option(source, ref, repository):
     """What looks like an option, or like nothing, is refused before any program sees it."""
     with pytest.raises(UserError, match="no name of a revision"):
-        resolve(TARGET, variant="v", source=source, ref=ref, repo=str(repository.path))
+        resolve(source, ref=ref, repo=str(repository.path))
 
 
 @pytest.mark.parametrize("as_url", [False, True])
@@ -86,14 +99,13 @@ def test_git_resolves_every_kind_of_reference(repository, as_url, tmp_path, monk
     repository.git("branch", "topic/one")
     repo = f"file://{repository.path}" if as_url else str(repository.path)
 
-    def resolved(ref: str) -> ResolvedSource:
-        return resolve(TARGET, variant="v", source="git", ref=ref, repo=repo)
+    def resolved(ref):
+        return resolve("git", ref=ref, repo=repo)
 
-    assert resolved("v1.0.0") == ResolvedSource(first, "v1.0.0", "", "", "v1.0.0")
+    assert exact(resolved("v1.0.0")) == (first, "v1.0.0", "", "", "v1.0.0")
     assert resolved("light").revision == first
-    assert resolved("topic/one") == ResolvedSource(
-        second, f"topic/one@{second[:12]}", "", "", f"topic/one@{second[:12]}"
-    )
+    label = f"topic/one@{second[:12]}"
+    assert exact(resolved("topic/one")) == (second, label, "", "", label)
     assert resolved(second).revision == resolved(second[:9]).revision == second
     assert resolved(first[:9]).label == first[:12]
     third = repository.commit("third")
@@ -107,7 +119,7 @@ def test_git_resolves_every_kind_of_reference(repository, as_url, tmp_path, monk
 def test_git_without_a_repository_is_a_sentence(repo):
     """A missing, wrong or unreadable repository is named."""
     with pytest.raises(UserError, match=r"variant v: .*repo:"):
-        resolve(TARGET, variant="v", source="git", ref="main", repo=repo)
+        resolve("git", ref="main", repo=repo)
 
 
 def test_path_sees_local_changes_and_leaves_the_checkout_alone(repository):
@@ -115,10 +127,10 @@ def test_path_sees_local_changes_and_leaves_the_checkout_alone(repository):
     repository.write(".gitignore", "*.o\n")
     head = repository.commit_all("ignore objects")
 
-    def state() -> ResolvedSource:
-        return resolve(TARGET, variant="v", source="path", path=str(repository.path))
+    def state():
+        return resolve("path", path=str(repository.path))
 
-    assert state() == ResolvedSource(head, f"source@{head[:12]}", "", "", f"source@{head[:12]}")
+    assert exact(state()) == (head, f"source@{head[:12]}", "", "", f"source@{head[:12]}")
     repository.write("made.o", "ignored")
     assert not state().dirty
     objects = sorted((repository.path / ".git").rglob("*"))
@@ -140,9 +152,9 @@ def test_path_must_be_the_top_of_a_checkout(repository, tmp_path):
     inside = repository.write("deep/file", "x").parent
     for path in (tmp_path, inside):
         with pytest.raises(UserError, match="not the top of a git checkout"):
-            resolve(TARGET, variant="v", source="path", path=str(path))
+            resolve("path", path=str(path))
     with pytest.raises(UserError, match=r"sourc: no such directory; did you mean source\?"):
-        resolve(TARGET, variant="v", source="path", path=str(tmp_path / "sourc"))
+        resolve("path", path=str(tmp_path / "sourc"))
 
 
 def test_binary_is_its_sha256(tmp_path):
@@ -150,31 +162,29 @@ def test_binary_is_its_sha256(tmp_path):
     binary = tmp_path / "server"
     binary.write_bytes(b"content")
     with pytest.raises(UserError, match="no executable file"):
-        resolve(TARGET, variant="v", source="binary", path=str(binary))
+        resolve("binary", path=str(binary))
     binary.chmod(0o755)
     digest = hashlib.sha256(b"content").hexdigest()
-    resolved = resolve(TARGET, variant="v", source="binary", path=str(binary))
+    resolved = resolve("binary", path=str(binary))
     assert (resolved.revision, resolved.label) == (f"sha256:{digest}", f"server@{digest[:12]}")
 
 
 def test_build_key_follows_what_shapes_the_binary():
     """Everything that changes the bytes changes the key; a checkout's place does not."""
-    one = ResolvedSource("a" * 40, "v1", "h1:", "", "v1")
-    base = {"source": "git", "location": "/r", "go": "go1.26.8", "built_for": platform()}
-    key = build_key(TARGET, one, **base)
-    others = [
-        build_key(TARGET, replace(one, revision="b" * 40), **base),
-        build_key(TARGET, replace(one, dirty="c"), **base),
-        build_key(TARGET, one, **(base | {"go": "go1.25.5"})),
-        build_key(TARGET, one, **(base | {"built_for": "linux/aarch64"})),
-        build_key(TARGET, one, **(base | {"location": "/s"})),
-        build_key(TARGET, one, **(base | {"source": "module"})),
+    one = Component(program="p", source="git", repo="/r", label="v1", revision="a" * 40, version="v1", sum="h1:")
+    base = {"go": "go1.26.8", "built_for": platform()}
+    changes = ({"revision": "b" * 40}, {"dirty": "c"}, {"repo": "/s"}, {"source": "module"})
+    keys = [
+        build_key(TARGET, one, **base),
+        *(build_key(TARGET, one.model_copy(update=changed), **base) for changed in changes),
+        build_key(TARGET, one, **base | {"go": "go1.25.5"}),
+        build_key(TARGET, one, **base | {"built_for": "linux/aarch64"}),
         build_key(replace(TARGET, own_command=("make", "pure")), one, **base),
     ]
-    assert len({key, *others}) == 8
-    assert len(key) == 16
-    by_path = base | {"source": "path"}
-    assert build_key(TARGET, one, **by_path) == build_key(TARGET, one, **(by_path | {"location": "/s"}))
+    assert len(set(keys)) == 8
+    assert len(keys[0]) == 16
+    by_path = [one.model_copy(update={"source": "path", "repo": "", "path": path}) for path in ("/r", "/s")]
+    assert len({build_key(TARGET, part, **base) for part in by_path}) == 1
 
 
 def test_locations_are_absolute_and_urls_stay(tmp_path, monkeypatch):
@@ -188,7 +198,7 @@ def test_locations_are_absolute_and_urls_stay(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_module_really_resolves():
     """The released version of the real module, with the commit that its tag names."""
-    resolved = resolve(TARGET, variant="baseline", source="module", ref="v1.132.0")
+    resolved = resolve("module", "baseline", ref="v1.132.0")
     assert resolved.revision == "d04a42e8461c4f5b18193d6739ecfb92896c7f85"
     assert resolved.sum.startswith("h1:")
     assert go_version(TARGET.go_minimum).startswith("go1.")

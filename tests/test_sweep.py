@@ -21,8 +21,8 @@ from plots import comment, exports, report
 from plots.sections import sweep as sections_sweep
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
-from tsduel.core.plan import Design
 from tsduel.core.rundir import open_run
+from tsduel.core.sections import Design
 from tsduel.plan import cells, order, resolve
 from tsduel.question import matrix, read
 from tsduel.stats import compare, sweep

@@ -143,7 +143,7 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
         raise UserError(
             f"{experiment} is a sweep, and one setting is searched: SET='matrix={{}}' with the fields of one cell"
         )
-    role = knobs.role(read.written, passed) or ""
+    role = knobs.role(read.source.written, passed) or ""
     passed |= {"ROLE": role} if role else {}
     typed = {**knobs.given(environment), **passed, "EXPERIMENT": experiment}
     passed, what = _measured(kind, environment, passed, ends)

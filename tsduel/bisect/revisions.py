@@ -9,8 +9,9 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 from tsduel.core.errors import UserError
+from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
-from tsduel.core.sections import Part
+from tsduel.core.sections import ComponentAsked, Part
 from tsduel.core.wording import last_line
 from tsduel.plan import sources
 from tsduel.targets.database import Program
@@ -56,10 +57,10 @@ class Line:
             raise UserError(f"the repository {location} cannot be read: {last_line(done.stderr)}")
         return done.stdout.strip()
 
-    def resolve(self, ref: str, name: str) -> sources.ResolvedSource:
+    def resolve(self, ref: str, name: str) -> Component:
         """Resolve a name of a revision."""
-        kind = "git" if self.repo else "module"
-        return sources.resolve(self.program, variant=name, source=kind, ref=ref, repo=self.repo)
+        asked = ComponentAsked(source="git" if self.repo else "module", ref=ref, repo=self.repo)
+        return sources.resolve(self.program, name, asked)
 
     def between(self, good: str, bad: str) -> tuple[Revision, ...]:
         """Return all revisions from GOOD to BAD, both included."""

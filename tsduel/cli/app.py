@@ -5,8 +5,9 @@ import sys
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import get_completion_class
 
+import tsduel
 from tsduel.cli import home
 from tsduel.cli.commands import COMMANDS, PARTS, RUN, WORDS, by_topic
 from tsduel.cli.knobs import KNOBS, refuse_unknown
@@ -23,21 +24,9 @@ CODES = """Exit codes: 0 done, 1 a defect of ours, 2 your input or your machine,
 failed, 5 too noisy for a verdict, 6 a metric got worse (FAIL_ON=regression), 130 interrupted."""
 
 
-class Words(click.ParamType[str]):
-    """KNOB=VALUE, or the name of a run; completes both."""
-
-    name = "word"
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the knobs of the command, and the runs if it is about one."""
-        del ctx, param
-        known = [f"{name}=" for name in COMMANDS[self.command].knobs]
-        if COMMANDS[self.command].scope == RUN and results.home().is_dir():
-            known += [path.name for path in results.home().iterdir() if (path / "plan").is_dir()]
-        return [CompletionItem(word) for word in known if word.startswith(incomplete)]
+_with_version = click.version_option(
+    tsduel.__version__, prog_name="tsduel", message="%(prog)s %(version)s", help="print the version"
+)
 
 
 class Tsduel(click.Group):
@@ -84,28 +73,23 @@ def _options(names: list[str]) -> list[click.Parameter]:
     where = click.Option(["--results"], metavar="DIR", expose_value=False, callback=_settle, is_eager=True,
                          help="where runs are kept (default: results/ of our checkout, else as XDG says)")  # fmt: skip
     knobs = [
-        click.Option([_flag(name)], metavar="VALUE", help=KNOBS[name].help, callback=_set, expose_value=False)
+        _option(name, KNOBS[name].help, f"--{name.lower().replace('_', '-')}", metavar="VALUE")
         for name in names
         if name != "RUN"
     ]
     if "VIEW" in names:
-        more = "a line for each phase too"
-        knobs.append(click.Option(["-v", "--verbose"], is_flag=True, help=more, callback=_verbose, expose_value=False))
+        knobs.append(_option("VIEW", "a line for each phase too", "-v", "--verbose", flag_value="verbose"))
     return [*knobs, where]
 
 
-def _flag(name: str) -> str:
-    return f"--{name.lower().replace('_', '-')}"
+def _option(variable: str, text: str, *flags: str, **more: Any) -> click.Option:
+    """Return an option that sets a variable of the environment."""
 
+    def call(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+        if value is not None and not ctx.resilient_parsing:
+            os.environ[variable] = value
 
-def _set(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None and not ctx.resilient_parsing and param.name:
-        os.environ[param.name.upper()] = value
-
-
-def _verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
-    if value and not ctx.resilient_parsing:
-        os.environ["VIEW"] = "verbose"
+    return click.Option(flags, help=text, callback=call, expose_value=False, **more)
 
 
 def _settle(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
@@ -113,17 +97,16 @@ def _settle(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
         home.settle(os.environ, results=value)
 
 
-def _json(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
-    if value and not ctx.resilient_parsing:
-        os.environ["TSDUEL_JSON"] = "1"
-
-
 def _command(name: str) -> click.Command:
     command = (COMMANDS | PARTS)[name]
     about_run = command.scope == RUN
     metavar = "[RUN] [KNOB=VALUE]..." if about_run else "[KNOB=VALUE]..."
-    kind = Words(name) if name in COMMANDS else click.STRING
-    words = click.Argument(["words"], nargs=-1, type=kind, metavar=metavar)
+
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        known = [f"{knob}=" for knob in command.knobs]
+        if about_run and results.home().is_dir():
+            known += [path.name for path in results.home().iterdir() if (path / "plan").is_dir()]
+        return [word for word in known if word.startswith(incomplete)]
 
     def call(words: tuple[str, ...]) -> int:
         from tsduel.cli import stage
@@ -142,10 +125,10 @@ def _command(name: str) -> click.Command:
             raise UserError(f"{name}: {extra[0]!r} is not KNOB=VALUE; `tsduel {name} --help` lists the knobs")
         return stage.execute(name, run or _run_of(name), int(extra[0]) if extra else 0)
 
+    words = click.Argument(["words"], nargs=-1, metavar=metavar, shell_complete=complete)
     parameters = [words, *_options(list(command.knobs))]
     if name in WITH_JSON:
-        told = "for programs: JSON on stdout"
-        parameters.append(click.Option(["--json"], is_flag=True, help=told, callback=_json, expose_value=False))
+        parameters.append(_option("TSDUEL_JSON", "for programs: JSON on stdout", "--json", flag_value="1"))
     return click.Command(
         name, callback=call, params=parameters, help=f"{command.help[0].upper()}{command.help[1:]}.", epilog=CODES,
         hidden=name in PARTS,
@@ -173,8 +156,6 @@ def _here(name: str) -> click.Command:
         click.Option(["--full"], is_flag=True, help="the default experiment in place of quick"),
         *_options(list(COMMANDS["plan"].knobs)),
     ]
-    if name == HERE[0]:
-        parameters.append(_VERSION)
 
     def call(revisions: tuple[str, ...], against: str | None, full: bool) -> int:  # noqa: FBT001 - click's signature
         from tsduel.cli import inside
@@ -183,7 +164,8 @@ def _here(name: str) -> click.Command:
         named = [word for word in revisions if "=" not in word]
         return inside.main(named, against or "", full=full, watch=name == "watch")
 
-    return click.Command(name, callback=call, params=parameters, help=about, epilog=CODES)
+    made = click.Command(name, callback=call, params=parameters, help=about, epilog=CODES)
+    return _with_version(made) if name == HERE[0] else made  # `here` gets what is mistyped
 
 
 def _completion() -> click.Command:
@@ -216,8 +198,7 @@ def main() -> int:
     try:
         refuse_unknown(os.environ.get("TSDUEL_GIVEN", "").split())
         home.keep_out_of_home(os.environ)
-        app = Tsduel("tsduel", help=ABOUT, epilog=CODES, context_settings=SETTINGS)
-        app.params.append(_VERSION)
+        app = _with_version(Tsduel("tsduel", help=ABOUT, epilog=CODES, context_settings=SETTINGS))
         code: Any = app.main(prog_name="tsduel", standalone_mode=False)
     except UserError as error:
         _say(str(error))
@@ -238,23 +219,9 @@ def installed() -> int:
     return main()
 
 
-def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
-    if value:
-        import tsduel
-
-        click.echo(f"tsduel {tsduel.__version__}")
-        ctx.exit()
-
-
-# Of `here`, too, which gets what is mistyped.
-_VERSION = click.Option(
-    ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_version, help="print the version"
-)
-
-
 def _say(text: str) -> None:
     for line in text.splitlines():
-        click.echo(f"tsduel: {line}", err=True)
+        print(f"tsduel: {line}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tsduel.cli.knobs import KNOBS
 from tsduel.core.wording import did_you_mean
@@ -43,26 +43,22 @@ class Command:
         return (name for name, knob in KNOBS.items() if knob.group in self.groups)
 
 
-def _report(report: Any, run_dir: Path, _: int) -> int:
+def _report(report: Any, run_dir: Path, _: int) -> Any:
     report.main(run_dir)
     exported = importlib.import_module("plots.exports").main(run_dir)
     code = importlib.import_module("tsduel.stats.outcome").exit_code(run_dir, os.environ.get("FAIL_ON", ""))
     if os.environ.get("TSDUEL_JSON"):
         print((run_dir / "stats/comparison.json").read_text(encoding="utf-8"), end="")
-        return cast("int", code)
+        return code
     report.print_summary(run_dir)
     print(exported)
     print(importlib.import_module("tsduel.cli.afterwards").text(run_dir))
-    return cast("int", code)
+    return code
 
 
-def _reap(*_: object) -> int:
+def _reap(*_: object) -> Any:
     place = "k8s" if _ENV.get("TARGET", "").strip() == "k8s" else "gcp"
-    return cast("int", importlib.import_module(f"tsduel.places.{place}.reap").main())
-
-
-def _list(listing: Any, results: Path, _: int) -> None:
-    print(listing.as_json(_ENV, results) if _ENV.get("TSDUEL_JSON") else listing.text(_ENV, results))
+    return importlib.import_module(f"tsduel.places.{place}.reap").main()
 
 
 _CONTROL, _ENDING, _ENV = "tsduel.rounds.control", "tsduel.rounds.ending", os.environ
@@ -71,19 +67,8 @@ _COMPARE, _STAGES, _WHILE = "Compare", "Stages (each reads what the one before w
 _RENTED, _SHARE, _LOGS, _HOUSE = "Rented machines and pods", "Share", "Your own logs", "Housekeeping"
 
 
-def _with_environment(module: Any, run_dir: Path, _: int) -> int | None:
-    return cast("int | None", module.main(run_dir, _ENV))
-
-
-def _with_results(module: Any, results: Path, _: int) -> int | None:
-    return cast("int | None", module.main(_ENV, results))
-
-
 def _whole(topic: str, text: str, name: str, *groups: str) -> Command:
-    def call(module: Any, *_: object) -> int:
-        return cast("int", getattr(module, name)())
-
-    return Command(topic, text, "tsduel.cli.whole", call, WHOLE, (*_ASKED, *groups))
+    return Command(topic, text, "tsduel.cli.whole", lambda m, *_: getattr(m, name)(), WHOLE, (*_ASKED, *groups))
 
 
 WORDS = {"museum": "EXHIBIT", "queries-check": "QUERIES"}
@@ -110,15 +95,15 @@ COMMANDS = {
     ),
     "queries-check": Command(
         _COMPARE, "try your own queries of a file on a small load: series, points, time; do both sides agree?",
-        "tsduel.doctor.queries", _with_results, RESULTS, ("queries", *_ASKED),
+        "tsduel.doctor.queries", lambda m, results, _: m.main(_ENV, results), RESULTS, ("queries", *_ASKED),
     ),
     "calibrate": _whole(
         _COMPARE, "what this machine can tell apart, and in what time: three quick runs of a version that we know",
         "calibrate",
     ),
     "plan": Command(
-        _STAGES, "resolve the experiment and draw the order of blocks", "tsduel.plan.resolve", _with_environment,
-        groups=_ASKED, makes_run=True, logged=True,
+        _STAGES, "resolve the experiment and draw the order of blocks", "tsduel.plan.resolve",
+        lambda m, run, _: m.main(run, _ENV), groups=_ASKED, makes_run=True, logged=True,
     ),
     "provision": Command(
         _STAGES, "say where the blocks run; with TARGET=gcp or k8s, make that", "tsduel.places.provision",
@@ -150,7 +135,7 @@ COMMANDS = {
     ),
     "follow": Command(
         _WHILE, "watch a run from another terminal, wherever it runs; Ctrl-C leaves it alone",
-        "tsduel.rounds.follow", _with_environment, groups=("run", "view"),
+        "tsduel.rounds.follow", lambda m, run, _: m.main(run, _ENV), groups=("run", "view"),
     ),
     "status": Command(
         _WHILE, "what the run is doing, and how many blocks are finished", _CONTROL,
@@ -190,7 +175,7 @@ COMMANDS = {
     ),
     "import": Command(
         _LOGS, "two logs of VictoriaMetrics' `make tsbs` -> a table and a picture in results/imported",
-        "plots.imported", _with_results, RESULTS, ("logs", "question", "run"),
+        "plots.imported", lambda m, results, _: m.main(_ENV, results), RESULTS, ("logs", "question", "run"),
     ),
     "tsbs-plot-load": Command(
         _LOGS, "draw the load rate of one or two CSVs: TSBS_LOAD_RESULT_CSV_FILE= TSBS_LOAD_RESULT_CSV_FILE_COMPARE=",
@@ -201,7 +186,8 @@ COMMANDS = {
     ),
     "list": Command(
         _HOUSE, "every run in results/, newest first: what it compares, how far it is, what came of it",
-        "plots.listing", _list, RESULTS, (),
+        "plots.listing", lambda m, results, _: print((m.as_json if _ENV.get("TSDUEL_JSON") else m.text)(_ENV, results)),
+        RESULTS,
     ),
     "clean-cache": _whole(
         _HOUSE, "say what the cache holds, part by part, and remove it; DRY=1 only says", "clean_cache", "remove"
@@ -216,9 +202,12 @@ PARTS = {
         "", "the part of doctor that takes less than a second", "tsduel.doctor.__main__", lambda m, *_: m.main("fast"),
         WHOLE,
     ),
-    "history-of": Command("", "METRIC over the versions of a run", "plots.history", _with_environment, logged=True),
+    "history-of": Command(
+        "", "METRIC over the versions of a run", "plots.history", lambda m, run, _: m.main(run, _ENV), logged=True
+    ),
     "bisection-step": Command(
-        "", "the words of the next run of a bisection", "tsduel.bisect.steps", _with_results, RESULTS
+        "", "the words of the next run of a bisection", "tsduel.bisect.steps",
+        lambda m, results, _: m.main(_ENV, results), RESULTS,
     ),
     "bisection": Command(
         "", "what a bisection has found", "plots.bisection",

@@ -3,7 +3,6 @@
 import importlib
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from tsduel.core import children, results
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.core.wording import did_you_mean, last_line, nearest
+from tsduel.plan import sources
 
 MODULES = {
     "github.com/VictoriaMetrics/VictoriaMetrics": "victoriametrics",
@@ -164,9 +164,5 @@ def _one_run(given: Mapping[str, str]) -> str:
 
 
 def _git(directory: Path, *words: str) -> str:
-    command = ["git", "-C", str(directory), *words]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise UserError("git is not installed; install it and try again") from None
+    done = sources.run(["git", "-C", directory, *words])
     return done.stdout.strip() if done.returncode == 0 else ""

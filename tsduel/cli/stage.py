@@ -20,7 +20,10 @@ _MAKE = re.compile(rf"\bmake (?=(?:{'|'.join(COMMANDS)})\b)")
 
 
 def execute(name: str, run: str = "", failed: int = 0) -> int:
-    """Run a command and return its exit code. ``run``: the name of its run; ``failed``: a stage's exit code before."""
+    """Run a command and return its exit code. ``run``: the name of its run; ``failed``: a stage's exit code before.
+
+    A UserError is left to the caller.
+    """
     command = (COMMANDS | PARTS)[name]
     if os.environ.get(TYPED) and name != "comment":
         sys.stdout, sys.stderr = _Typed(sys.stdout), _Typed(sys.stderr)
@@ -30,9 +33,8 @@ def execute(name: str, run: str = "", failed: int = 0) -> int:
         if os.environ.get("VIEW") and "VIEW" in command.knobs:
             importlib.import_module("tsduel.rounds.view.show").wants_screen(os.environ)
         return _execute(command, name, run, failed) or codes.DONE
-    except UserError as error:
-        say(str(error))
-        return int(getattr(error, "code", codes.USER))
+    except UserError:
+        raise
     except BrokenPipeError:
         return codes.DONE
     except KeyboardInterrupt:
@@ -52,12 +54,6 @@ def _execute(command: Command, name: str, run: str, failed: int) -> int | None:
     run_dir = results.run_directory(run, must_exist=not command.makes_run)
     with runlog.recording(run_dir, name) if command.logged else nullcontext():
         return command.call(importlib.import_module(command.module), run_dir, failed)
-
-
-def say(text: str) -> None:
-    """Print each line of an error."""
-    if text:
-        print("\n".join(f"tsduel: {line}" for line in text.splitlines()), file=sys.stderr)
 
 
 def _defect(error: Exception, command: Command, name: str, run: str) -> str:

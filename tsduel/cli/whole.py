@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def new_run(environment: Mapping[str, str], command: str) -> str:
 def bisect() -> int:
     """Make one run after the other until the first bad revision is known; then say what was found."""
     known = {**os.environ, "RUN": os.environ.get("RUN") or new_run({}, "bisect")}
-    while step := _printed("bisection-step", known):
+    while step := _output("tsduel", "bisection-step", environment=known):
         kind, *words = step.splitlines()
         # A step has its own knobs.
         code = compare(os.environ | words_to_knobs(words) | {"KIND": kind})
@@ -119,15 +119,8 @@ def _stage(name: str, environment: Mapping[str, str], *more: str) -> int:
     return children.call([sys.executable, "-m", "tsduel", name, *more], environment)
 
 
-def _printed(name: str, environment: Mapping[str, str]) -> str:
-    return _captured([sys.executable, "-m", "tsduel", name], environment)
-
-
-def _output(module: str, *words: str) -> str:
-    return _captured([sys.executable, "-m", module, *words], os.environ)
-
-
-def _captured(command: Sequence[str], environment: Mapping[str, str]) -> str:
+def _output(module: str, *words: str, environment: Mapping[str, str] = os.environ) -> str:
+    command = [sys.executable, "-m", module, *words]
     done = subprocess.run(command, env=dict(environment), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise EndedError(done.returncode)

@@ -1,6 +1,5 @@
-"""The cache on this machine: its path, its mark, and the run that uses it."""
+"""The cache on this machine: its path and its mark."""
 
-import fcntl
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,17 +24,3 @@ def own(cache: Path, environment: Mapping[str, str]) -> None:
     )
     if done.returncode != 0:
         raise UserError(done.stderr.strip().removeprefix("tsduel: "))
-
-
-def used_by(environment: Mapping[str, str]) -> str:
-    """Return the directory of the run that uses the cache now, "" if none does. Changes nothing."""
-    lock = directory(environment) / "run.lock"
-    if not lock.is_file():
-        return ""
-    with lock.open(encoding="utf-8", errors="replace") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # pid 4711, /home/me/tsduel/results/RUN, since 2026-11-21T09:00:00Z
-            return stream.read().partition(", ")[2].rpartition(", since ")[0]
-    return ""

@@ -15,7 +15,8 @@ from tsduel.core.gobench import GoBench, GoWatchdog
 from tsduel.core.place import LocalPlace, Place
 from tsduel.core.sections import (
     CapacityAsked,
-    DesignAsked,
+    ComponentAsked,
+    Design,
     Duel,
     Host,
     Noise,
@@ -23,7 +24,6 @@ from tsduel.core.sections import (
     ProfileKind,
     Report,
     Settle,
-    Source,
     Watchdog,
     first_error,
 )
@@ -49,19 +49,14 @@ class Asked(Part):
     knobs: dict[str, str] = {}
 
 
-class Component(Part):
-    """One process of a variant, from one exact revision. Its directory has `files` (name -> text)."""
+class Component(ComponentAsked):
+    """One process of a variant, from one exact revision: a full git hash, a module's checksum, or sha256:...
 
-    role: str = "server"
+    `version`: what the program prints, as v1.132.0. `sum`: checksum of a module (h1:...). `dirty`: sha256 over local
+    changes of a checkout, "" without any. `label`: short, for tables.
+    """
+
     program: str
-    source: Source
-    ref: str = ""
-    repo: str = ""
-    path: str = ""
-    go: str = ""
-    flags: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    files: dict[str, str] = {}
     label: str
     revision: str = ""
     version: str = ""
@@ -87,12 +82,6 @@ class Variant(Part):
     def server(self) -> Component:
         """The component that clients talk to."""
         return self.components[0]
-
-
-class Design(DesignAsked):
-    """The design with its spare blocks counted."""
-
-    spare_blocks: int
 
 
 class Cell(Part):

@@ -35,10 +35,9 @@ def recording(run_dir: Path, stage: str) -> Iterator[None]:
 
     def log(level: str, text: str) -> None:
         waiting.append((level, text))
-        if run_dir.is_dir():
-            for known_level, known_text in waiting:
-                write(run_dir, known_level, stage, known_text)
-            waiting.clear()
+        while waiting and run_dir.is_dir():
+            known, words = waiting.pop(0)
+            write(run_dir, known, stage, words)
 
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast("TextIO", _Copied(stream, log)) for stream in before)

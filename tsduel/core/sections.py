@@ -46,6 +46,20 @@ class Part(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+class ComponentAsked(Part):
+    """Where the program of a process comes from, and how it is started, in a directory with `files` (name -> text)."""
+
+    role: str = "server"
+    source: Source = "module"
+    ref: str = ""
+    repo: str = ""
+    path: str = ""
+    go: GoVersion = "local"
+    flags: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+
+
 class Churn(Part):
     """Series that come and go: `pct` of the hosts get another name every `every_s` seconds of data.
 
@@ -272,8 +286,8 @@ class Settle(Part):
     poll_s: Seconds = 1
 
 
-class DesignAsked(Part):
-    """Number and order of the blocks, fixed in the plan. At most a quarter more are spare blocks.
+class Design(Part):
+    """Number and order of the blocks, fixed in the plan. At most a quarter more are spare blocks, the default.
 
     `load: duel`: all data is loaded in turn, and the queries are over that data.
     `start_from: baseline`: the baseline loads, and every variant starts on a copy of its data.
@@ -282,7 +296,7 @@ class DesignAsked(Part):
 
     blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] = 8
     warmup_blocks: Annotated[int, Field(ge=0, le=1)] = 1
-    spare_blocks: Annotated[int, Field(ge=0)] | None = None
+    spare_blocks: int = Field(ge=0, default_factory=lambda checked: checked.get("blocks", 0) // 4)
     seed: Annotated[int, Field(ge=0)] = 1
     max_failed_blocks: Annotated[int, Field(ge=0)] = 2
     load: Literal["solo", "duel"] = "solo"
@@ -293,20 +307,14 @@ class DesignAsked(Part):
 
     @model_validator(mode="after")
     def _few_spares(self) -> Self:
-        if (self.spare_blocks or 0) > self.spares_by_default:
-            raise ValueError(f"spare_blocks: a quarter of the blocks at most, {self.spares_by_default} here")
+        if self.spare_blocks > self.blocks // 4:
+            raise ValueError(f"spare_blocks: a quarter of the blocks at most, {self.blocks // 4} here")
         return self
-
-    @property
-    def spares_by_default(self) -> int:
-        """A quarter of the blocks, which is also the limit."""
-        return self.blocks // 4
 
     @property
     def planned(self) -> int:
         """The number of all blocks that may run."""
-        spares = self.spares_by_default if self.spare_blocks is None else self.spare_blocks
-        return self.warmup_blocks + self.blocks + spares
+        return self.warmup_blocks + self.blocks + self.spare_blocks
 
 
 class Watchdog(Part):

@@ -90,8 +90,8 @@ def of_question(environment: Mapping[str, str]) -> Subject:
     sizes = [(variant.target, len(variant.parts)) for variant in experiment.variants.values()]
     duel = sections.get("duel")
     return Subject(
-        name=read.path or f"make {environment.get('KIND', '')}",
-        place=place.asked(read.given),
+        name=read.source.experiment or f"make {environment.get('KIND', '')}",
+        place=place.asked(read.source.knobs),
         port=getattr(experiment.host, "port", None),
         disk=sections["estimate"].model_dump(),
         data_keys=tuple(dict.fromkeys(data.key for load in loads for data in load.data)),

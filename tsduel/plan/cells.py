@@ -62,9 +62,7 @@ def started(cell: Cell, asked: AskedCell, variants: Sequence[Variant], first: As
     """Return the cell with components whose flags or env differ from the run's; no build may differ."""
     changed = dict[str, tuple[Component, ...]]()
     for variant in variants:
-        # Both variants of an A/A run are the baseline.
-        written = variant.name if variant.name in asked.asked.variants else "baseline"
-        own, base = asked.asked.variants[written], first.asked.variants[written]
+        own, base = asked.asked.variants[variant.name], first.asked.variants[variant.name]
         if own == base:
             continue
         for part, base_part in zip(own.parts, base.parts, strict=False):
@@ -72,7 +70,7 @@ def started(cell: Cell, asked: AskedCell, variants: Sequence[Variant], first: As
             differ = next((name for name in names if getattr(part, name) != getattr(base_part, name)), "")
             if differ or len(own.parts) != len(base.parts):
                 raise UserError(
-                    f"matrix: variants.{written}.{differ or 'components'}: a cell has no builds of its "
+                    f"matrix: variants.{variant.name}.{differ or 'components'}: a cell has no builds of its "
                     "own, only flags, env and files: give what is built otherwise as another variant"
                 )
         changed[variant.name] = tuple(

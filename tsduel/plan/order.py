@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from tsduel.core import tables
-from tsduel.core.plan import Design
 from tsduel.core.rundir import BlockRow
+from tsduel.core.sections import Design
 
 Coins = list[tuple[str, ...]]
 PAIR = 2

@@ -3,9 +3,8 @@
 import csv
 import io
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import tsduel
 from tsduel.core import caches, defaults, files, tables
 from tsduel.core.errors import UserError
 from tsduel.core.place import GCP_SWEPT, GcpPlace, K8sPlace, LocalPlace, SshPlace
-from tsduel.core.plan import Asked, Component, Design, Own, Plan, Variant
+from tsduel.core.plan import Asked, Component, Own, Plan, Variant
 from tsduel.core.project import IS_INSTALLED, PROJECT
 from tsduel.core.results import point_latest
 from tsduel.core.rundir import Run
@@ -54,10 +53,7 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
             aa=given.get("AA") == "1",
             where=where,
             environment=environment,
-            # JSON has no times, which YAML has.
-            asked_for=Asked(
-                experiment=read.path, written=json.loads(json.dumps(read.written, default=str)), knobs=dict(read.given)
-            ),
+            asked_for=read.source,
         )
         write(run_dir, plan, cache=cache)
         if not (run_dir.parent / "latest").exists():
@@ -99,21 +95,13 @@ def resolve(
     A UserError names a revision that does not exist, or a price without consent.
     """
     cells = cells or (AskedCell("", {}, asked),)
-    workload = WORKLOADS[asked.kind]
-    variants = dict(asked.variants)
     if aa:
-        if len(variants) == 1:
+        if len(asked.variants) == 1:
             raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
-        variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
-        if len({variant.target for variant in asked.variants.values()}) > 1:
-            # An A/A run has one database only.
-            cells = [replace(cell, asked=_twice(cell.asked)) for cell in cells]
-            asked = cells[0].asked
-    planned = tuple(_variant(name, variant, asked) for name, variant in variants.items())
-    sections, times, settings = swept.settle(workload, cells, len(variants))
-    design = asked.design.model_dump()
-    if design["spare_blocks"] is None:
-        design["spare_blocks"] = asked.design.spares_by_default
+        cells = [replace(cell, asked=_twice(cell.asked)) for cell in cells]
+        asked = cells[0].asked
+    planned = tuple(_variant(name, variant, asked) for name, variant in asked.variants.items())
+    sections, times, settings = swept.settle(WORKLOADS[asked.kind], cells, len(planned))
     host = asked.host.model_dump()
     if asked.topology:
         where = topology.machines(asked.topology, where or {}, port=host["port"], swept=cells[0].set)
@@ -125,7 +113,7 @@ def resolve(
         raise UserError(
             f"{most} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
         )
-    times = swept.shared(times, order.share_of_busiest(Design(**design), sharing))
+    times = swept.shared(times, order.share_of_busiest(asked.design, sharing))
     settled: Any = where or LocalPlace()
     if where and where["kind"] == "gcp":
         settings_of_machines, estimated = [cell.asked.gcp for cell in cells], sections["estimate"]
@@ -153,7 +141,7 @@ def resolve(
                 swept.started(cell, own, planned, cells[0]) for cell, own in zip(settings, cells, strict=True)
             ),
             "variants": tuple(side.model_copy(update={"label": _label(side, planned)}) for side in planned),
-            "design": design,
+            "design": asked.design.model_dump(),
             "host": host,
             "duration": times,
             **sections,
@@ -203,18 +191,10 @@ def _label(variant: Variant, variants: Sequence[Variant]) -> str:
 
 
 def _component(variant: str, part: experiment.Component, program: Program) -> Component:
-    given = {name: getattr(part, name) for name in ("role", "source", "ref", "go", "flags", "env", "files")}
-    places: dict[str, Any] = {
-        name: sources.absolute_location(text) if (text := getattr(part, name)) else "" for name in ("repo", "path")
-    }
-    resolved = sources.resolve(
-        program, variant=variant, source=part.source, ref=part.ref, repo=part.repo, path=part.path
-    )
+    found = sources.resolve(program, variant, part)
     go = "" if part.source == "binary" else sources.go_version(program.go_minimum, part.go)
-    location = program.module if part.source == "module" else places["repo"]
-    platform = sources.platform()
-    key = sources.build_key(program, resolved, source=part.source, location=location, go=go, built_for=platform)
-    return Component(program=program.name, build_key=key, **given, **places, **vars(resolved))
+    key = sources.build_key(program, found, go=go, built_for=sources.platform())
+    return found.model_copy(update={"build_key": key})
 
 
 def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
@@ -252,8 +232,7 @@ def own_commit() -> str:
     """Return the commit of this checkout of tsduel; "" without git, or if it is installed."""
     if IS_INSTALLED:
         return ""
-    command = ["git", "-C", str(PROJECT), "describe", "--always", "--dirty", "--abbrev=12"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return sources.run(["git", "-C", PROJECT, "describe", "--always", "--dirty", "--abbrev=12"]).stdout.strip()
 
 
 def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
@@ -270,16 +249,13 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     cells = {cell.name: plan.at(cell.name).query_types for cell in plan.cells}
     hosts, spare_hosts = ({cell: plan.hosts_of(cell, spare=is_spare) for cell in cells} for is_spare in (False, True))
     for row in order.draw(names, cells, plan.design, hosts, spare_hosts):
-        listed = (*(getattr(row, coin) for coin in tables.COINS), row.query_types)
-        writer.writerow((row.block, row.cell, row.host, row.kind, *map(",".join, listed)))
-    files.write(directory / "blocks.tsv", table.getvalue())
-    written: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
+        writer.writerow(",".join(value) if isinstance(value, tuple) else value for value in astuple(row))
+    variables: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
     if isinstance(plan.place, GcpPlace):
-        written["terraform.tfvars.json"] = terraform.variables(plan)
-    for name, content in workload_of(plan).written(plan).items():
+        variables["terraform.tfvars.json"] = terraform.variables(plan)
+    written: dict[str, str | bytes] = {name: json.dumps(value, indent=2) + "\n" for name, value in variables.items()}
+    for name, content in (written | workload_of(plan).written(plan) | {"blocks.tsv": table.getvalue()}).items():
         files.write(directory / name, content)
-    for name, value in written.items():
-        files.write(directory / name, json.dumps(value, indent=2) + "\n")
     estimate.forecast(run_dir, plan, cache).write(run_dir)
     # Last: experiment.json exists only if the plan is whole.
     plan.write(run_dir)

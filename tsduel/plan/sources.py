@@ -7,12 +7,13 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tsduel.core.errors import UserError
+from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
+from tsduel.core.sections import ComponentAsked
 from tsduel.core.wording import did_you_mean, last_line
 from tsduel.targets.database import Program
 
@@ -21,17 +22,6 @@ SHORT_HASH = re.compile(r"[0-9a-f]{7,40}")
 SHOWN = 12  # digits of a hash that a label shows
 # Enough for a clone of a large project over a slow line.
 TIMEOUT_S = 1800.0
-
-
-@dataclass(frozen=True)
-class ResolvedSource:
-    """One exact revision."""
-
-    revision: str  # full git hash, or sha256:... of a binary
-    version: str  # the version that the binary prints: v1.132.0
-    sum: str  # checksum of the module (h1:...), for `source: module`
-    dirty: str  # sha256 over local changes, for `source: path`; "" without changes
-    label: str  # short, for tables
 
 
 def run(
@@ -99,7 +89,8 @@ def download(program: Program, version: str) -> dict[str, Any]:
     return answer
 
 
-def _resolve_module(program: Program, ref: str, variant: str) -> ResolvedSource:
+def _module(program: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
+    ref = asked.ref
     _check_ref(ref, variant)
     if "@" in ref:
         raise UserError(f"variant {variant}: ref {ref!r} must be the version alone, without '@'")
@@ -112,11 +103,10 @@ def _resolve_module(program: Program, ref: str, variant: str) -> ResolvedSource:
             "with 'source: module' only tags, branches and commits that the Go module proxy resolves work, "
             "for any other use 'source: git' with 'repo:'"
         )
-    version = str(answer["Version"])
-    origin = answer.get("Origin") or {}
+    version, checksum = answer["Version"], answer["Sum"]
     # A proxy need not name the commit of a version; the checksum is as exact.
-    revision = str(origin.get("Hash") or answer["Sum"])
-    return ResolvedSource(revision, version, str(answer["Sum"]), "", version)
+    revision = (answer.get("Origin") or {}).get("Hash") or checksum
+    return {"revision": revision, "label": version, "version": version, "sum": checksum}
 
 
 def _git_label(ref: str, revision: str) -> str:
@@ -154,7 +144,8 @@ def _names(location: str) -> list[str]:
     return run(["git", "-C", location, "for-each-ref", "--format=%(refname:lstrip=2)"]).stdout.split()
 
 
-def _resolve_git(ref: str, repo: str, variant: str) -> ResolvedSource:
+def _git(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
+    ref, repo = asked.ref, asked.repo
     _check_ref(ref, variant)
     if not repo or repo.startswith("-"):
         raise UserError(f"variant {variant}: 'source: git' needs 'repo:', a URL or the path of a repository")
@@ -169,7 +160,7 @@ def _resolve_git(ref: str, repo: str, variant: str) -> ResolvedSource:
             + (did_you_mean(ref, _names(location)) or "; give a branch, a tag or a commit that is there")
         )
     label = _git_label(ref, revision)
-    return ResolvedSource(revision, label, "", "", label)
+    return {"revision": revision, "label": label, "version": label}
 
 
 def _local_changes(path: Path) -> str:
@@ -196,10 +187,10 @@ def _local_changes(path: Path) -> str:
     return hashlib.sha256(tree.stdout.strip().encode()).hexdigest()
 
 
-def _resolve_path(path: str, variant: str) -> ResolvedSource:
-    if not path:
+def _path(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
+    if not asked.path:
         raise UserError(f"variant {variant}: 'source: path' needs 'path:', the directory of a checkout")
-    checkout = Path(absolute_location(path))
+    checkout = Path(absolute_location(asked.path))
     if not checkout.is_dir():
         beside = [entry.name for entry in checkout.parent.glob("*") if entry.is_dir()]
         raise UserError(f"variant {variant}: {checkout}: no such directory{did_you_mean(checkout.name, beside)}")
@@ -212,31 +203,32 @@ def _resolve_path(path: str, variant: str) -> ResolvedSource:
         )
     dirty = _local_changes(checkout)
     label = f"{checkout.name}@{revision[:SHOWN]}" + (f"+{dirty[:8]}" if dirty else "")
-    return ResolvedSource(revision, label, "", dirty, label)
+    return {"revision": revision, "label": label, "version": label, "dirty": dirty}
 
 
-def _resolve_binary(path: str, variant: str) -> ResolvedSource:
-    file = Path(absolute_location(path))
+def _binary(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
+    file, path = Path(absolute_location(asked.path)), asked.path
     if not path or not file.is_file() or not os.access(file, os.X_OK):
         raise UserError(f"variant {variant}: '{path}' is no executable file; 'source: binary' needs 'path:' of one")
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     label = f"{file.name}@{digest[:SHOWN]}"
-    return ResolvedSource(f"sha256:{digest}", label, "", "", label)
+    return {"revision": f"sha256:{digest}", "label": label, "version": label}
 
 
-def resolve(
-    program: Program, *, variant: str, source: str, ref: str = "", repo: str = "", path: str = ""
-) -> ResolvedSource:
-    """Return the revision of a component; a UserError says what does not exist.
+FOUND = {"module": _module, "git": _git, "path": _path, "binary": _binary}
+"""What each source finds of a component: `revision`, `label`, `version`, and `sum` or `dirty`."""
 
-    ``repo`` and ``path`` may be relative to the working directory; see absolute_location.
+
+def resolve(program: Program, variant: str, asked: ComponentAsked) -> Component:
+    """Return a component from its exact revision, still without `build_key`; a UserError says what does not exist.
+
+    Its `repo` and `path` may be relative to the working directory; see absolute_location.
     """
-    if source == "module":
-        return _resolve_module(program, ref, variant)
-    if source == "git":
-        return _resolve_git(ref, repo, variant)
-    return _resolve_path(path, variant) if source == "path" else _resolve_binary(path, variant)
+    fields: dict[str, Any] = {name: getattr(asked, name) for name in ComponentAsked.model_fields}
+    fields |= {name: absolute_location(fields[name]) for name in ("repo", "path") if fields[name]}
+    fields |= FOUND[asked.source](program, variant, asked)
+    return Component(program=program.name, **fields)
 
 
 def platform() -> str:
@@ -245,23 +237,22 @@ def platform() -> str:
     return f"{machine.sysname.lower()}/{machine.machine}"
 
 
-def build_key(
-    program: Program, resolved: ResolvedSource, *, source: str, location: str, go: str, built_for: str
-) -> str:
+def build_key(program: Program, component: Component, *, go: str, built_for: str) -> str:
     """Return 16 hex digits over everything that changes the binary.
 
-    ``location``: the module or repository (of a path only its commit and changes count);
     ``go``: the version from go_version, "" for a ready binary; ``built_for``: see platform.
     """
+    source = component.source
     parts = {
         "source": source,
-        "location": location if source in {"module", "git"} else "",
-        "revision": resolved.revision,
-        "sum": resolved.sum,
-        "dirty": resolved.dirty,
-        "go": go if source != "binary" else "",
+        # Of a path only its commit and changes count.
+        "location": {"module": program.module, "git": component.repo}.get(source, ""),
+        "revision": component.revision,
+        "sum": component.sum,
+        "dirty": component.dirty,
+        "go": go,
         # The command has the version that the binary prints.
-        "command": program.build_command(source, resolved.version),
+        "command": program.build_command(source, component.version),
         "output": program.output,
         "platform": built_for,
     }

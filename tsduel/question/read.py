@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from tsduel.core import yamls
 from tsduel.core.errors import UserError
+from tsduel.core.plan import Asked
 from tsduel.question import knobs, like, matrix, parameters, refusals
 from tsduel.question.experiments import find, unreadable
 from tsduel.question.matrix import AskedCell
@@ -26,15 +27,13 @@ DEFAULT_EXPERIMENT = "experiments/local.yml"
 
 @dataclass(frozen=True)
 class Question:
-    """A validated experiment, the path of its file (or empty), the contents of the file, and the knobs.
+    """A validated experiment, and what it was made from.
 
     `cells` are the settings of a sweep, each validated by itself.
     """
 
     cells: tuple[AskedCell, ...]
-    path: str
-    written: dict[str, Any]
-    given: dict[str, str]
+    source: Asked
 
     @property
     def asked(self) -> Experiment:
@@ -59,7 +58,9 @@ def read(environment: Mapping[str, str]) -> Question:
         raise UserError(f"{where}: its kind is {kind}: run it with make {kind}")
     cells = expand(data, where, given, many=environment.get("YES", "").strip() == "1")
     knobs.refuse_without_effect(cells[0].asked, given)
-    return Question(cells, path, written, given)
+    # JSON has no times, which YAML has.
+    plain = json.loads(json.dumps(written, default=str))
+    return Question(cells, Asked(experiment=path, written=plain, knobs=given))
 
 
 def expand(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tsduel.core import caches, rundir
+from tsduel.core import rundir
 from tsduel.core.errors import UserError
 from tsduel.places import lent, lock
 from tsduel.places.lent import STOP_S
@@ -25,7 +25,7 @@ def status(run_dir: Path, *, as_json: bool = False) -> None:
     run = rundir.open_run(run_dir)
     planned, here = len(run.due), len(run.blocks)
     if as_json:
-        state = runstate.state(run, caches.used_by(os.environ))
+        state = runstate.state(run, str(run_dir) if local_driver(run_dir) else "")
         print(json.dumps({"run": run_dir.name, "state": state, "finished": here, "planned": planned}))
         return
     if run.plan.is_local:

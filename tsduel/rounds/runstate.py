@@ -16,8 +16,8 @@ TAIL_BYTES = 16_384
 def state(run: Run, running: str) -> str:
     """Return `planned`, `built`, `recorded`, or `running 3 of 9` (also `interrupted`, `ended`, `away`).
 
-    ``running``: the directory of the run that uses the cache now (tsduel.core.caches.used_by). `away`: the
-    run is on another machine and not all of it is here; `make status` asks that machine. `recorded`: the
+    ``running``: the directory of the run on this machine now (tsduel.places.lock), or "". `away`: the run is
+    on another machine and not all of it is here; `make status` asks that machine. `recorded`: the
     tables are here and the blocks are not, as in results/example. Spare blocks count after they ran.
     """
     ends = [end for host in run.plan.every_host if (end := last_event(run.path / f"raw/{host}/events.jsonl"))]

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.gobench import GoWatchdog
-from tsduel.core.sections import DesignAsked, GoVersion, Machine, Noise, Part, Watchdog
+from tsduel.core.sections import ComponentAsked, Design, Machine, Noise, Part, Watchdog
 from tsduel.places.gcp.settings import Gcp
 from tsduel.places.k8s.settings import K8s
 from tsduel.targets.database import MOST_REPLICAS
@@ -30,23 +30,10 @@ def names(pattern: str, wrong: str) -> Callable[[_Named], _Named]:
     return validate
 
 
-class Component(Part):
-    """One process: where its program comes from, and how it is started.
+class Component(ComponentAsked):
+    """One process. `replicas`: so many processes of this role, called ROLE, ROLE-2 and so on."""
 
-    `files`: name -> text, in the directory that it starts in, so that a flag names a file by its name alone.
-    `replicas`: so many processes of this role, called ROLE, ROLE-2 and so on.
-    """
-
-    role: str = "server"
     replicas: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] = 1
-    source: Literal["module", "git", "path", "binary"] = "module"
-    ref: str = ""
-    repo: str = ""
-    path: str = ""
-    go: GoVersion = "local"
-    flags: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    files: dict[str, str] = {}
 
     _file_names = field_validator("files")(
         names(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", " is not a plain name of a file, like relabel.yml")
@@ -94,7 +81,7 @@ class Experiment(Part):
     kind: str
     smoke: bool = False
     variants: Mapping[str, Variant]
-    design: DesignAsked = DesignAsked()
+    design: Design = Design()
     noise: Noise = Noise()
     watchdog: Watchdog | GoWatchdog = Watchdog()
     host: Machine = Machine()

@@ -2,8 +2,10 @@
 
 import functools
 import json
+import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,6 @@ ELSEWHERE = "not known yet: what machine it is shows when it is reached (an A/A 
 UNSEEN = "not known yet: this machine has not been described, which its first run does"
 # Measured with an empty cache on two quiet cores: 200 s for two variants and all the rest.
 VARIANT_S, TSBS_S, AGENT_S = 70, 40, 20
-# A cgroup without a limit has a number larger than any machine.
-NO_LIMIT = 1 << 60
 
 
 def forecast(run_dir: Path, plan: Plan, cache: Path) -> Forecast:
@@ -141,16 +141,10 @@ def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
     return [f"{line}; that is TOO LITTLE: {'a pod' if of_pod else 'this machine'} has {amount(total)}: {remedy}"]
 
 
-def memory_here() -> int | None:
-    """Return the bytes of memory of this machine, or of our cgroup if that has less; None if unknown."""
-    lines = _text("/proc/meminfo").splitlines()
-    totals = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemTotal:")]
-    limits = [_text(f"/sys/fs/cgroup/{name}").strip() for name in ("memory.max", "memory/memory.limit_in_bytes")]
-    return min([*totals, *(int(text) for text in limits if text.isdigit() and int(text) < NO_LIMIT)], default=None)
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="ascii")
-    except (OSError, ValueError):
-        return ""
+def memory_here() -> int:
+    """Return the bytes of memory of this machine, or of our cgroup if that has less."""
+    known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # a cgroup without a limit says "max"
+            known.append(int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")))
+    return min(known)

@@ -6,9 +6,8 @@ This module uses the spread of the log ratios and never a difference; docs/stati
 import json
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -34,19 +33,26 @@ UNCALIBRATED = "not known yet: there is no A/A run on this kind of machine (make
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A finished block. ``why``: it failed or does not count; ``ratios``: logs by candidate and metric."""
+    """A finished block. ``why``: it failed or does not count; ``ratios``: logs by candidate and metric.
+
+    ``at``: epoch seconds of its end; ``load_rate``: mean of the variants in samples/s.
+    """
 
     number: int
     kind: str
-    why: str = ""
-    void: bool = False
-    causes: tuple[str, ...] = ()
-    ratios: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    at: float
+    ok: bool
+    seconds: float
+    load_rate: float
+    exchanges: float
+    why: str
+    causes: tuple[str, ...]
+    ratios: Mapping[str, Mapping[str, float]]
 
     @property
     def spoilt(self) -> bool:
         """Whether we know already that the block does not count."""
-        return self.kind != "warmup" and (self.void or bool(self.causes))
+        return self.kind != "warmup" and bool(self.causes)
 
 
 @dataclass(frozen=True)
@@ -194,20 +200,19 @@ class Forecast:
 
     def _spreads(self, blocks: Sequence[Ended]) -> list[Spread]:
         """Return the spread of each metric over these blocks, of the candidate with the largest."""
-        spreads = []
+        found = []
+        candidates = dict.fromkeys(candidate for block in blocks for candidate in block.ratios)
         for metric, _ in self.metrics:
-            ratios = defaultdict[str, list[float]](list)
-            for block in blocks:
-                for candidate, by_metric in block.ratios.items():
-                    if metric.name in by_metric:
-                        ratios[candidate].append(by_metric[metric.name])
-            enough = {name: statistics.stdev(values) for name, values in ratios.items() if len(values) >= FROM_BLOCKS}
-            if enough:
-                name = max(enough, key=enough.__getitem__)
-                candidate = name if len(ratios) > 1 else ""
-                n = len(ratios[name])
-                spreads.append(Spread(metric, self._asked(metric), enough[name], candidate=candidate, blocks=n))
-        return spreads
+            spreads = []
+            for candidate in candidates:
+                of_candidate = (block.ratios.get(candidate, {}) for block in blocks)
+                logs = [ratios[metric.name] for ratios in of_candidate if metric.name in ratios]
+                if len(logs) >= FROM_BLOCKS:
+                    name = candidate if len(candidates) > 1 else ""
+                    spreads.append(Spread(metric, self._asked(metric), statistics.stdev(logs), None, name, len(logs)))
+            if spreads:
+                found.append(max(spreads, key=lambda spread: spread.s_d))
+        return found
 
     def _can_show(self, spreads: Sequence[Spread]) -> str:
         parts = [
@@ -239,7 +244,7 @@ class Forecast:
         if not spoilt:
             return ""
         does, last = "block does" if len(spoilt) == 1 else "blocks do", spoilt[-1]
-        sentence = f"{len(spoilt)} {does} not count so far ({last.causes[0] if last.causes else last.why})"
+        sentence = f"{len(spoilt)} {does} not count so far ({last.causes[0]})"
         if len(spoilt) > spares:
             see = f"see what else runs (make doctor), or make stop RUN={self.plan.run}"
             sentence += f", and {spares} can be replaced: {see}"

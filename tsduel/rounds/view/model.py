@@ -55,17 +55,6 @@ class Block:
     exchanges: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finished(Ended):
-    """A finished block: its end and its figures; `load_rate`: mean of the variants in samples/s."""
-
-    at: float
-    ok: bool
-    seconds: float
-    load_rate: float = 0.0
-    exchanges: float = 0.0
-
-
 @dataclass(frozen=True)
 class State:
     """The state of a run; everything is empty before its first event."""
@@ -84,7 +73,7 @@ class State:
     machine_since: float = 0.0
     block: Block | None = None
     phase: Phase | None = None
-    ended: tuple[Finished, ...] = ()
+    ended: tuple[Ended, ...] = ()
     seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # of good blocks, by kind
     typical: Mapping[tuple[str, str, str], float] = field(default_factory=dict)  # phase -> seconds
     stop_requested: bool = False
@@ -120,12 +109,8 @@ def remaining(state: State, now: float) -> float:
 
 def usual(state: State, kind: str) -> float:
     """Return the usual seconds of a kind of block: the median of such blocks, or else of other blocks."""
-    seconds = state.seconds.get(_same(kind)) or state.seconds.get("measured") or state.seconds.get("warmup")
+    seconds = state.seconds.get(kind) or state.seconds.get("measured") or state.seconds.get("warmup")
     return statistics.median(seconds) if seconds else state.block_s
-
-
-def _same(kind: str) -> str:
-    return "measured" if kind == "spare" else kind
 
 
 def spent(state: State, now: float) -> float:
@@ -182,9 +167,9 @@ def _phase_end(state: State, event: Event) -> State:
 
 def _block_end(state: State, event: Event) -> State:
     block, ok, seconds = state.block, event.text("status") == "ok", event.number("seconds")
-    kind, void = event.text("kind"), event.text("void")
-    causes = tuple(clean(str(cause)) for cause in event.get("causes", list))
-    ended = Finished(
+    kind = event.text("kind")
+    causes = tuple(filter(None, (event.text("void"), *(clean(str(cause)) for cause in event.get("causes", list)))))
+    ended = Ended(
         at=event.t,
         number=int(event.number("block")),
         kind=kind,
@@ -192,8 +177,7 @@ def _block_end(state: State, event: Event) -> State:
         seconds=seconds,
         load_rate=statistics.fmean(block.load_rates) if block and block.load_rates else 0.0,
         exchanges=block.exchanges if block else 0.0,
-        why=(void or ", ".join(causes)) if ok else event.text("line").partition(f"block {event.text('block')} ")[2],
-        void=bool(void),
+        why=", ".join(causes) if ok else event.text("line").partition(f"block {event.text('block')} ")[2],
         causes=causes,
         ratios={
             clean(candidate): {metric: float(value) for metric, value in by_metric.items() if is_sane(value, SMALLEST)}
@@ -205,7 +189,8 @@ def _block_end(state: State, event: Event) -> State:
     if ok:
         # Users also wait for the driver's own work between two blocks.
         longest = max(seconds, event.t - block.begin if block else 0.0)
-        by_kind[_same(kind)] = (*by_kind.get(_same(kind), ()), longest)
+        alike = "measured" if kind == "spare" else kind
+        by_kind[alike] = (*by_kind.get(alike, ()), longest)
     return replace(
         state,
         finished=state.finished + 1,
@@ -221,8 +206,7 @@ def _block_end(state: State, event: Event) -> State:
 def _block_replaced(state: State, event: Event) -> State:
     number, why = int(event.number("block")), event.text("message")
     ended = tuple(
-        replace(block, causes=block.causes or (why,)) if block.number == number and not block.void else block
-        for block in state.ended
+        replace(block, causes=(why,)) if block.number == number and not block.causes else block for block in state.ended
     )
     return replace(state, planned=state.planned + 1, ended=ended)
 

@@ -9,9 +9,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tsduel.plan.forecast.spread import Ended
 from tsduel.rounds.view import model
 from tsduel.rounds.view.events import LAST_T, Event, clock
-from tsduel.rounds.view.model import Finished, Phase, State
+from tsduel.rounds.view.model import Phase, State
 
 PLACES = {"local": "on this machine", "ssh": "on another machine", "gcp": "on a rented machine", "k8s": "in pods"}
 DOING = {"data": "making the data", "queries": "making the queries", "profile": "profiling, after the blocks"}
@@ -85,7 +86,7 @@ def _name(number: int, kind: str, of_blocks: str = "") -> str:
     return {"warmup": "warm-up block", "spare": f"spare block {number}"}.get(kind, f"block {number}{of_blocks}")
 
 
-def _finished(block: Finished) -> Text:
+def _finished(block: Ended) -> Text:
     text = Text(f"{clock(block.at)} ", style="dim" if block.kind == "warmup" else "")
     text.append(f"{_name(block.number, block.kind):<15} ")
     if not block.ok:

@@ -65,9 +65,8 @@ class Board:
 class View:
     """Prints a line a block on stdout (VIEW=verbose: a line a phase), and other messages on stderr.
 
-    ``expected``: the forecast for the lines after blocks; ``log``: takes the lines that a screen does not
-    print; ``logged``: the Go program logs the lines of events itself. Each ``host`` of a fleet has its own view
-    on one ``board``.
+    ``expected``: the forecast for the lines after blocks; ``log``: takes every line; ``logged``: the Go program
+    logs the lines of events itself. Each ``host`` of a fleet has its own view on one ``board``.
     """
 
     expected: Forecast | None
@@ -87,24 +86,18 @@ class View:
         return PAUSE_TIMED_S if self.state.timed else PAUSE_S
 
     def catch_up(self, events: Iterable[Event]) -> None:
-        """Take the events of earlier sessions, and print nothing."""
+        """Take the events of earlier sessions, which the log has already, and print nothing."""
         for event in events:
             self._advance(event)
 
     def take(self, events: Iterable[Event]) -> None:
         """Show new events."""
         for event in map(self._named, events):
-            forecast = self._advance(event)
-            line = event.line(self.host)
-            if not self._is_shown(event):
-                if line and not self.logged:
-                    self.log(line)
-                continue
-            if forecast and self.logged:
-                self.log(forecast)
-            with self.board.lock:
-                if text := f"{line}; {forecast.partition(' ')[2]}" if line and forecast else line or forecast:
-                    print(text, file=runlog.unlogged(sys.stdout) if self.logged else sys.stdout, flush=True)
+            forecast, line = self._advance(event, self.log), event.line(self.host)
+            text = f"{line}; {forecast.partition(' ')[2]}" if line and forecast else line or forecast
+            if text and self._is_shown(event):
+                with self.board.lock:
+                    print(text, file=runlog.unlogged(sys.stdout), flush=True)
 
     def say(self, text: str) -> None:
         """Show a message that is no event."""
@@ -132,14 +125,16 @@ class View:
         named = {name: SIDE.sub(lambda match: labels.get(match[0], match[0]), text) for name, text in texts.items()}
         return replace(event, fields={**event.fields, **named})
 
-    def _advance(self, event: Event) -> str:
-        """Take one more event; return the line of the forecast after the end of a block, else ""."""
-        self.state = model.advance(self.state, event)
-        if event.name != "block-end" or not self.expected:
-            return ""
-        to_go_s = model.remaining(self.state, event.t)
-        self.forecast = self.expected.after_block(self.state.ended, to_go_s)
-        return f"{clock(event.t)} forecast {self.forecast}" if self.forecast else ""
+    def _advance(self, event: Event, log: Callable[[str], object] = lambda _: None) -> str:
+        """Take one more event and log its lines; return that of the forecast after the end of a block, else ""."""
+        self.state, forecast = model.advance(self.state, event), ""
+        if event.name == "block-end" and self.expected:
+            to_go_s = model.remaining(self.state, event.t)
+            self.forecast = self.expected.after_block(self.state.ended, to_go_s)
+            forecast = f"{clock(event.t)} forecast {self.forecast}" if self.forecast else ""
+        for line in filter(None, ("" if self.logged else event.line(self.host), forecast)):
+            log(line)
+        return forecast
 
 
 class Screen(View):
@@ -169,9 +164,7 @@ class Screen(View):
     def _staying(self, events: Iterable[Event], log: Callable[[str], object]) -> list[Text]:
         staying = []
         for event in map(self._named, events):
-            forecast = self._advance(event)
-            for line in filter(None, ("" if self.logged else event.line(self.host), forecast)):
-                log(line)
+            forecast = self._advance(event, log)
             if text := screen.history(event, self.state):
                 staying.append(Text.assemble(f"{self.host} ", text) if self.host else text)
             if forecast:

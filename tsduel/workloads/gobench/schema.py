@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.gobench import GoBench, GoWatchdog, go_package, go_pattern
-from tsduel.core.sections import DesignAsked
+from tsduel.core.sections import Design
 from tsduel.workloads import experiment
 
 
@@ -23,7 +23,7 @@ class GoVariant(experiment.Variant):
     _searches = field_validator("bench")(lambda value: go_pattern(value) if value else value)
 
 
-class GoDesign(DesignAsked):
+class GoDesign(Design):
     """Thresholds are by unit: time is sec/op. Every block makes its own data."""
 
     load: Literal["solo"] = "solo"

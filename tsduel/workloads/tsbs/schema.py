@@ -61,7 +61,7 @@ class Workload(sections.WorkloadAsked):
     )
 
 
-class Design(sections.DesignAsked):
+class Design(sections.Design):
     """Thresholds are by metric."""
 
     @field_validator("thresholds")
