@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import reports
@@ -188,17 +189,16 @@ def test_same_databases_are_planned_as_before():
 def sample(candidate, better="lower"):
     """Return eight blocks in which a candidate has so many times the baseline's."""
     pairs = [(100.0 + i, candidate * (100.0 + i) * (1 + 0.001 * (i % 3))) for i in range(8)]
-    return Sample(pairs, {"order": [i % 2 == 0 for i in range(8)]}, better, "primary", 0.0)
+    metric = replace(METRICS["load_cpu_seconds"], better=better)
+    return Sample(metric, pairs, {"order": [i % 2 == 0 for i in range(8)]}, "primary", 0.0)
 
 
 def test_without_a_threshold_there_is_better_worse_and_inconclusive():
     """However small: neither is a version of the other, and nothing is equivalent or a regression."""
     assert [judge([sample(f)], 1)[0].verdict for f in (3.1, 0.3, 1.01)] == ["worse", "better", "worse"]
     assert judge([sample(3.1, "higher")], 1)[0].verdict == "better"
-    noisy = Sample(
-        [(100.0, 100.0 + d) for d in (-5, 4, -3, 2, -1, 6, -7, 5)], {"order": [True] * 8}, "lower", "primary", 0.0
-    )
-    (judged,) = judge([noisy], 1)
+    noisy = [(100.0, 100.0 + d) for d in (-5, 4, -3, 2, -1, 6, -7, 5)]
+    (judged,) = judge([replace(sample(1), pairs=noisy)], 1)
     assert judged.verdict == "inconclusive"
     assert judged.findings.blocks_needed is None
     assert not judged.clear
