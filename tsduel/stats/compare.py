@@ -271,12 +271,8 @@ def _document(run: Run, tidied: Tables, rows: list[Row]) -> dict[str, Any]:
         "candidates": run.variants[1:],
         "blocks": {name: _blocks(blocks[blocks["candidate"] == name]) for name in run.variants[1:]},
         "failed_blocks": {name: crashed.count(name) for name in dict.fromkeys([*run.variants, *crashed])},
-        # `aside`: failed in a warm-up block or in a spoilt one, where it fails nothing.
-        "checks": {
-            "made": len(checks),
-            "failed": int((failed & counted).sum()),
-            "aside": int((failed & ~counted).sum()),
-        },
+        # In a warm-up block or in a spoilt one a failed check fails nothing.
+        "checks": {"made": len(checks), "failed": int((failed & counted).sum())},
         "hosts": machines.hosts(run, blocks),
         "machines": machines.beside(run, rows),
         "rows": rows,
