@@ -45,14 +45,15 @@ def at_least(name: str, value: float, target: float, unit: str, detail: str) -> 
     return Figure(name, value, ">=", target, unit, detail)
 
 
-def show(figures: Iterable[Figure]) -> list[Figure]:
-    """Print each figure as it comes, and return them."""
-    shown = []
+def show(figures: Iterable[Figure]) -> int:
+    """Print each figure as it comes, and how many targets are met; return 1 if one is missed, else 0."""
+    met = []
     for figure in figures:
         sys.stdout.write(f"{figure}\n")
         sys.stdout.flush()
-        shown.append(figure)
-    return shown
+        met.append(figure.met)
+    sys.stdout.write(f"\n{sum(met)} of {len(met)} targets met\n")
+    return 0 if all(met) else 1
 
 
 @dataclass(frozen=True)

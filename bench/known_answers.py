@@ -17,7 +17,6 @@ from bench.figures import Figure, at_least, at_most, show
 from bench.quick import CPU, TIME, Rows
 from tsduel.calibrate import planted
 from tsduel.core import caches
-from tsduel.core.errors import UserError
 from tsduel.stats.power import ALPHA
 from tsduel.stats.verdict import REGRESSION
 
@@ -30,16 +29,13 @@ def main() -> int:
     """Make the runs, and print each figure beside its target."""
     times = int(sys.argv[1]) if len(sys.argv) > 1 else TIMES
     repository = planted.repository(caches.directory(os.environ))
-    runs: dict[str, list[Rows]] = {kind: [] for kind in KINDS}
-    try:
-        for seed in range(1, times + 1):
-            for kind in KINDS:
-                sides = {"AA": "1"} if kind.startswith("same") else {"CANDIDATE": f"git:{repository}@{kind}"}
-                knobs = {"BASELINE": f"git:{repository}@base", **sides, "SET": f"design.seed={seed}"}
-                runs[kind].append(quick.judged(f"known-{kind}-{seed}", knobs))
-    except UserError as error:
-        sys.exit(f"bench: {error}")
-    return 0 if all(figure.met for figure in show(figures(runs))) else 1
+
+    def made(kind: str, seed: int) -> Rows:
+        sides = {"AA": "1"} if kind.startswith("same") else {"CANDIDATE": f"git:{repository}@{kind}"}
+        knobs = {"BASELINE": f"git:{repository}@base", **sides, "SET": f"design.seed={seed}"}
+        return quick.judged(f"known-{kind}-{seed}", knobs)
+
+    return show(figures(quick.series(KINDS, times, made)))
 
 
 def figures(series: Mapping[str, Sequence[Rows]]) -> list[Figure]:

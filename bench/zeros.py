@@ -20,7 +20,6 @@ from bench import quick
 from bench.figures import Figure, at_most, show
 from tsduel.calibrate import planted, stale
 from tsduel.core import caches
-from tsduel.core.errors import UserError
 
 TIMES = 10
 MEAN_PCT = 0.3
@@ -29,8 +28,6 @@ SIDES = ("baseline", "candidate")
 LONG = 120
 FLAG = "-pushmetrics.extraLabel="
 """Its value is used only where metrics are pushed."""
-
-
 AGED, OTHER = 0, 1
 Change = tuple[int, Callable[[Path], object]]
 """A side, and a function that changes its executable."""
@@ -121,15 +118,9 @@ def main() -> int:
     times = int(words.pop(0)) if words and words[0].isdecimal() else TIMES
     if unknown := set(words) - set(KINDS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
-    zeros: dict[str, list[Zero]] = {name: [] for name in words or KINDS}
-    try:
-        for number in range(1, times + 1):
-            for name, runs in zeros.items():
-                runs.append(run(name, number))
-    except UserError as error:
-        sys.exit(f"bench: {error}")
+    zeros = quick.series(words or KINDS, times, run)
     sys.stdout.write(table(zeros))
-    return 0 if all(figure.met for figure in show(figures(zeros))) else 1
+    return show(figures(zeros))
 
 
 def run(name: str, number: int) -> Zero:

@@ -18,12 +18,12 @@ import numpy as np
 
 from tsduel.core.metrics import METRICS, Family
 from tsduel.stats import aa
-from tsduel.stats.benchfmt import Compared
 from tsduel.stats.estimate import Floats, mann_whitney_p, signed_rank_p
-from tsduel.stats.findings import Sample
+from tsduel.stats.findings import Pair, Sample
 from tsduel.stats.power import ALPHA
 from tsduel.stats.rows import row
 from tsduel.stats.verdict import Judged, judge
+from tsduel.workloads.measured import PairedRatio
 
 SOLO = {"primary": 2, "secondary": 7}
 DUEL = {"primary": 2, "secondary": 10}
@@ -106,21 +106,21 @@ def _cell(
     candidate[:, 0] += math.log1p(changes[0])
     ratios, errors = machine.duels(rng, blocks, sum(DUEL.values()))
     ratios[:, 0] += math.log1p(changes[1])
+
+    def sample(j: int, part: str, pairs: Sequence[Pair], ratios: Sequence[PairedRatio] = ()) -> Sample:
+        sizes = SOLO if part == "solo" else DUEL
+        family: Family = "primary" if j < sizes["primary"] else "secondary"
+        of = (METRICS["load_cpu_seconds"], pairs, {"order": second}, family, THRESHOLDS[part])
+        return Sample(*of, query_type=str(j), blocks=numbers, ratios=ratios)
+
     samples = []
     for j in range(sum(SOLO.values())):
         pairs = [(math.exp(b), math.exp(c)) for b, c in zip(baseline[:, j], candidate[:, j], strict=True)]
-        samples.append(Sample(pairs, {"order": second}, "lower", _family(j, SOLO), THRESHOLDS["solo"], blocks=numbers))
-    for j in range(sum(DUEL.values())):
-        given = ratios[:, j].tolist()
-        pairs = [(1.0, math.exp(d)) for d in given]
-        limit, within = THRESHOLDS["duel"], [float(errors[j])] * blocks
-        own = {"ratios": given, "errors": within, "blocks": numbers}
-        samples.append(Sample(pairs, {"order": second}, "lower", _family(j, DUEL), limit, **own))
+        samples.append(sample(j, "solo", pairs))
+    for j, (given, error) in enumerate(zip(ratios.T.tolist(), errors.tolist(), strict=True)):
+        own = [PairedRatio("candidate", "duel", "exchange", "", "", d, error, 1) for d in given]
+        samples.append(sample(j, "duel", [(1.0, math.exp(d)) for d in given], own))
     return samples
-
-
-def _family(metric: int, sizes: dict[str, int]) -> Family:
-    return "primary" if metric < sizes["primary"] else "secondary"
 
 
 def flagged(judged: Sequence[Judged], family: str) -> bool:
@@ -154,8 +154,7 @@ def detection(
 
 
 def _document(judged: Sequence[Judged]) -> dict[str, Any]:
-    named = [Compared("", METRICS["load_rate"], str(at), "candidate", (), ()) for at in range(len(judged))]
-    rows = [row(what, one) for what, one in zip(named, judged, strict=True)]
+    rows = [row(one) for one in judged]
     valid = {"candidate": {"valid": range(len(judged[0].sample.pairs))}}
     return {"rows": rows, "blocks": valid, "checks": {"failed": 0}}
 

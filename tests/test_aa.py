@@ -43,18 +43,31 @@ def kept(run):
     return calibration.find(run.parent, of.plan, calibration.machine_kind(of))
 
 
-def test_a_quiet_machine_passes():
-    """Nothing called different, estimates below half of what matters, no order effect."""
-    assert aa.verdict(document({}, {"metric": "cpu_seconds", "threshold_pct": 3.0})) == {"passed": True, "reasons": []}
-
-
 NATIVE = {"metric": "duel_idle_cpu_ms", "unit": "ms/s", "change_pct": None, "order_effect_pct": None}
+WIDE = {"family": "secondary", "change_pct": -4.0, "order_effect_pct": 4.0}
+SHOWN = {"family": "shown", "p_adj": 0.001, "change_pct": 40.0}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{}, {"metric": "cpu_seconds", "threshold_pct": 3.0}],
+        [{}, WIDE],  # half of the threshold limits primary metrics only
+        [{}, SHOWN, {"metric": "slow_inserts", "p_adj": None, "change_pct": 0.0}],  # equal values need no test
+        # Of twenty tests of the order one has a p of .03 by chance.
+        [{"metric": f"m{i}", "order_effect_p": 0.03 + 0.04 * i} for i in range(20)],
+    ],
+)
+def test_a_quiet_machine_passes(rows):
+    """Nothing called different, estimates below half of what matters, no order effect."""
+    assert aa.verdict(document(*rows)) == {"passed": True, "reasons": []}
 
 
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
         ({"p_adj": 0.04}, "load_rate: called different (p 0.04, +0.4 %)"),
+        (WIDE | {"p_adj": 0.01}, "load_rate: called different (p 0.01, -4 %)"),
         ({"change_pct": -2.6}, "load_rate: the estimate is -2.6 %, half of its threshold is 2.5 %"),
         (
             NATIVE | {"native": {"difference": 0.6, "limit": 1.0}},
@@ -74,37 +87,22 @@ def test_each_reason_is_a_sentence(row, reason):
     assert aa.verdict(document(row, {"metric": "disk_bytes"})) == {"passed": False, "reasons": [reason]}
 
 
-def test_nothing_tested_is_no_pass():
-    """No row at all, only shown rows, and a primary metric without a row."""
-    assert aa.verdict(document())["reasons"] == ["nothing was tested"]
-    assert aa.verdict(document({"family": "shown", "p_adj": 0.001}))["reasons"] == ["nothing was tested"]
-    found = aa.verdict(document({}), [("load_rate", ""), ("duel_typical_ms", "geomean")])
-    assert found["reasons"] == ["not tested: duel_typical_ms geomean"]
-
-
-def test_a_secondary_metric_that_scatters_is_no_failure():
-    """Half of the threshold limits primary metrics only; called different counts for all."""
-    wide = {"family": "secondary", "change_pct": -4.0, "order_effect_pct": 4.0}
-    assert aa.verdict(document({}, wide))["passed"]
-    assert aa.verdict(document({}, wide | {"p_adj": 0.01}))["reasons"] == ["load_rate: called different (p 0.01, -4 %)"]
-
-
-def test_what_is_only_shown_does_not_count():
-    """Shown metrics are in no family and have no threshold; equal values need no test."""
-    shown = {"family": "shown", "p_adj": 0.001, "change_pct": 40.0}
-    assert aa.verdict(document({}, shown, {"metric": "slow_inserts", "p_adj": None, "change_pct": 0.0}))["passed"]
-
-
-def test_twenty_order_effects_at_five_percent_are_chance():
-    """Twenty tests give one p of .03 by chance."""
-    rows = [{"metric": f"m{i}", "order_effect_p": 0.03 + 0.04 * i} for i in range(20)]
-    assert aa.verdict(document(*rows))["passed"]
-
-
-def test_too_few_blocks_or_failed_checks_show_nothing():
-    """That is no pass."""
-    found = aa.verdict(document({}, blocks=5, failed=3))["reasons"]
-    assert found == ["3 checks failed", "5 valid blocks, and 6 is the fewest that show anything"]
+@pytest.mark.parametrize(
+    ("compared", "expected", "reasons"),
+    [
+        (document(), (), ["nothing was tested"]),
+        (document(SHOWN), (), ["nothing was tested"]),
+        (document({}), [("load_rate", ""), ("duel_typical_ms", "geomean")], ["not tested: duel_typical_ms geomean"]),
+        (
+            document({}, blocks=5, failed=3),
+            (),
+            ["3 checks failed", "5 valid blocks, and 6 is the fewest that show anything"],
+        ),
+    ],
+)
+def test_what_shows_nothing_is_no_pass(compared, expected, reasons):
+    """No row, only shown rows, a primary metric without a row, too few blocks, failed checks."""
+    assert aa.verdict(compared, expected)["reasons"] == reasons
 
 
 def test_a_biased_machine_fails_and_a_spoilt_one(tmp_path):

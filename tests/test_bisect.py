@@ -255,59 +255,64 @@ def test_whose_revision_it_is_has_to_be_clear(knobs, sentence):
 
 
 @pytest.fixture
-def search(tmp_path, repository, monkeypatch):
+def search(tmp_path, repository, monkeypatch, capsys):
     """Return a begun search of the repository's four commits, with results of its own."""
     monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path / "cache"))
     shas = repository.shas
     given = {"GOOD": f"git:{repository.path}@{shas['good']}", "BAD": shas["last"], "RUN": "s", "SET": "host.port=18400"}
-    return Search(tmp_path / "results", given)
+    return Search(tmp_path / "results", given, capsys)
 
 
 class Search:
     """`make bisect` without make: the arguments of each step, and the results that a step leaves."""
 
-    def __init__(self, results, given):
-        self.results, self.given = results, given
+    def __init__(self, results, given, capsys):
+        self.results, self.given, self.capsys = results, given, capsys
 
-    def step(self, capsys, code=""):
+    def step(self, code=""):
         """Return the words of the next step, by name; empty where it is over."""
         steps.main({**self.given, "STEP_CODE": code}, self.results)
-        words = capsys.readouterr().out.splitlines()
+        words = self.capsys.readouterr().out.splitlines()
         return {"kind": words[0]} | dict(word.split("=", 1) for word in words[1:]) if words else {}
 
-    def show(self, run, values, verdict="shown", **row):
-        """Leave what a comparison says of a run."""
-        rows = [
-            {"candidate": steps.SIDE, "metric": "duel_cpu_us", "query_type": "all", "verdict": verdict, "warnings": "",
-             "differences": list(values), "native": None, "unit": "us", "baseline_median": 1, "candidate_median": 1,
-             **row}
-        ]  # fmt: skip
+    def finish(self, bad=(), values=WORSE, code="0", **row):
+        """Go to the end, where the revisions `bad` have these values and others are as GOOD; return what was asked."""
+        asked = []
+        while step := self.step(code):
+            asked.append(step["VERSIONS"].rpartition("@")[2])
+            self.show(step["RUN"], values[:2] if asked[-1] in bad else SAME[:2], **row)
+        return asked
+
+    @property
+    def begun(self):
+        """The bisection as it is kept."""
+        return Bisection.load(self.results / "bisect/s")
+
+    def show(self, run, values, *others, **row):
+        """Leave what a comparison says of a run; ``others``: fields of further rows."""
+        first = {"candidate": steps.SIDE, "metric": "duel_cpu_us", "query_type": "all", "verdict": "shown",
+                 "warnings": "", "differences": list(values), "native": None, "unit": "us", "baseline_median": 1,
+                 "candidate_median": 1, **row}  # fmt: skip
         path = self.results / run / "stats/comparison.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"rows": rows}))
+        path.write_text(json.dumps({"rows": [first, *(first | other for other in others)]}))
 
 
-def test_a_search_to_its_end(search, repository, capsys):
+def test_a_search_to_its_end(search, repository):
     """GOOD against BAD, then revisions between with few blocks; a killed step is the same step again."""
     shas, place = repository.shas, f"git:{repository.path}@"
-    first = search.step(capsys)
-    assert first["kind"] == "tsbs"
-    assert first["RUN"] == "s-00"
-    assert first["BLOCKS"] == "6"
-    assert first["EXPERIMENT"] == "experiments/bisect.yml"
-    assert first["SET"] == "host.port=18400 design.thresholds.duel_cpu_us=2"
-    assert first["VERSIONS"].split() == [place + shas[name] for name in ("good", "last")]
-    assert search.step(capsys) == first  # killed
+    first = search.step()
+    assert first == {
+        "kind": "tsbs", "RUN": "s-00", "BLOCKS": "6", "EXPERIMENT": "experiments/bisect.yml",
+        "SET": "host.port=18400 design.thresholds.duel_cpu_us=2",
+        "VERSIONS": f"{place}{shas['good']} {place}{shas['last']}",
+    }  # fmt: skip
+    assert search.step() == first  # killed
     search.show("s-00", WORSE)
-    second = search.step(capsys, "0")
+    second = search.step("0")
     assert (second["RUN"], second["BLOCKS"]) == ("s-01", "2")
     assert second["VERSIONS"].split()[0] == place + shas["good"]
-    names = {sha: name for name, sha in shas.items()}
-    asked = []
-    while step := search.step(capsys, "0"):
-        asked.append(names[step["VERSIONS"].rpartition("@")[2]])
-        search.show(step["RUN"], SAME[:2] if asked[-1] in {"good", "one"} else WORSE[:2])
-    assert set(asked) == {"one", "merge"}
+    assert set(search.finish({shas["merge"], shas["last"]})) == {shas["one"], shas["merge"]}
     text = page.main({"RUN": "s"}, search.results)
     assert f"**First bad: `{shas['merge'][:12]}` merge side**" in text
     assert "It is a merge of 2 commits" in text
@@ -320,63 +325,55 @@ def test_a_search_to_its_end(search, repository, capsys):
     }
 
 
+ONE_SIDED = {"verdict": "not comparable", "baseline_median": None}
+
+
 @pytest.mark.parametrize(
-    ("bad", "sentence"),
+    ("bad", "row", "sentence"),
     [
-        (SAME, "BAD is neither worse nor better: .* CPU of a query, lower is better, and 2 % is asked"),
-        ([-0.2, 0.1, -0.15, 0.05, -0.1, -0.1], r"whether BAD is better is open: .* -\d"),
-        ([0.012, 0.013, 0.011, 0.012, 0.013, 0.011], "BAD is not bad: .* real, but below THRESHOLD=2"),
-        ([0.2, -0.1, 0.15, -0.05, 0.1, 0.1], r"whether BAD is bad is open: .*\(BLOCKS=12\)"),
-        (WORSE[:2], "only 2 blocks of s-00 count"),
+        (SAME, {}, "BAD is neither worse nor better: .* CPU of a query, lower is better, and 2 % is asked"),
+        ([-0.2, 0.1, -0.15, 0.05, -0.1, -0.1], {}, r"whether BAD is better is open: .* -\d"),
+        ([0.012, 0.013, 0.011, 0.012, 0.013, 0.011], {}, "BAD is not bad: .* real, but below THRESHOLD=2"),
+        ([0.2, -0.1, 0.15, -0.05, 0.1, 0.1], {}, r"whether BAD is bad is open: .*\(BLOCKS=12\)"),
+        (WORSE[:2], {}, "only 2 blocks of s-00 count"),
+        ([], ONE_SIDED, "only it, and not GOOD, has CPU of a query; there is nothing to search by"),
+        ([], {"metric": "other"}, "neither side has CPU of a query"),
     ],
 )
-def test_bad_ends_are_told_before_anything_is_built_between(search, capsys, bad, sentence):
+def test_bad_ends_are_told_before_anything_is_built_between(search, bad, row, sentence):
     """After the first duel, and again whenever it is asked."""
-    search.step(capsys)
-    search.show("s-00", bad)
+    search.step()
+    search.show("s-00", bad, **row)
     for code in ("0", ""):
         with pytest.raises(UserError, match=sentence):
-            search.step(capsys, code)
+            search.step(code)
     assert [path.name for path in search.results.glob("s-*")] == ["s-00"]
 
 
-def test_a_metric_that_one_side_has_ends_the_search(search, capsys):
-    """There is no change to follow."""
-    search.step(capsys)
-    search.show("s-00", [], verdict="not comparable", baseline_median=None)
-    with pytest.raises(UserError, match=r"only it, and not GOOD, has CPU of a query; there is nothing to search by"):
-        search.step(capsys, "0")
-    search.show("s-00", [], metric="other")
-    with pytest.raises(UserError, match="neither side has CPU of a query"):
-        search.step(capsys, "0")
-
-
-def test_a_commit_that_does_not_build_is_stepped_around(search, capsys):
+def test_a_commit_that_does_not_build_is_stepped_around(search):
     """It is named in the answer; a run that ended for another reason is reported, and made again."""
-    search.step(capsys)
+    search.step()
     search.show("s-00", WORSE)
-    broken = search.step(capsys, "0")
+    broken = search.step("0")
     with pytest.raises(
         UserError, match="s-01 did not get to its end, see above; once that is mended: make bisect RUN=s"
     ):
-        search.step(capsys, "2")
+        search.step("2")
     run = search.results / "s-01"
     for name in ("plan/experiment.json", "build/baseline.json", "build/candidate.log"):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text("{}")
-    while step := search.step(capsys, "2"):
-        assert step["VERSIONS"] != broken["VERSIONS"]
-        search.show(step["RUN"], WORSE[:2])
-    there = Bisection.load(search.results / "bisect/s")
-    assert list(there.skipped.values()) == [f"it does not build: see {run}/build/candidate.log"]
+    shas = {revision.ref for revision in search.begun.revisions}
+    assert broken["VERSIONS"].rpartition("@")[2] not in search.finish(shas, code="2")
+    assert list(search.begun.skipped.values()) == [f"it does not build: see {run}/build/candidate.log"]
     text = page.main({"RUN": "s"}, search.results)
     assert "it does not build" in text
 
 
 @pytest.mark.parametrize("home", ["build", "host/host1/build"])
-def test_ends_that_do_not_build_are_told_by_name(search, repository, capsys, home):
+def test_ends_that_do_not_build_are_told_by_name(search, repository, home):
     """The sentence names the side and its log, here or copied from a machine of a fleet."""
-    search.step(capsys)
+    search.step()
     run = search.results / "s-00"
     for name in ("plan/experiment.json", f"{home}/baseline.log"):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
@@ -385,31 +382,30 @@ def test_ends_that_do_not_build_are_told_by_name(search, repository, capsys, hom
     with pytest.raises(
         UserError, match=f"GOOD={good} does not build: see {run}/{home}/baseline.log; give another GOOD"
     ):
-        search.step(capsys, "2")
+        search.step("2")
     for name in ("baseline.json", "candidate.log"):
         (run / home / name).write_text("{}")
     with pytest.raises(UserError, match=r"BAD=.*: it does not build: see .*/candidate.log; .* give another BAD"):
-        search.step(capsys, "2")
+        search.step("2")
 
 
-def test_neighbours_are_a_range(search, repository, capsys):
+def test_neighbours_are_a_range(search, repository):
     """BAD is the first bad revision as soon as it is bad: one duel is enough."""
     search.given["BAD"] = repository.shas["one"]
-    search.step(capsys)
+    search.step()
     search.show("s-00", WORSE)
-    assert search.step(capsys, "0") == {}
+    assert search.step("0") == {}
     assert f"**First bad: `{repository.shas['one'][:12]}` c**, with 99.9 %" in page.main({"RUN": "s"}, search.results)
 
 
-def test_ingestion_is_followed_in_turn(search, capsys):
+def test_ingestion_is_followed_in_turn(search):
     """METRIC=load turns it on, also in the command of the report; an experiment or SET can turn it off."""
     begun = search.given = search.given | {"METRIC": "load"}
-    step = search.step(capsys)
+    step = search.step()
     assert step["SET"] == "host.port=18400 duel.load=true design.thresholds.duel_load_typical_ms=3"
-    assert search.step(capsys) == step  # the same words as before
+    assert search.step() == step  # the same words as before
     search.show("s-00", WORSE, metric="duel_load_typical_ms", query_type="")
-    while step := search.step(capsys, "0"):
-        search.show(step["RUN"], SAME[:2], metric="duel_load_typical_ms", query_type="")
+    search.finish(metric="duel_load_typical_ms", query_type="")
     text = page.main({"RUN": "s"}, search.results)
     assert "# Since when? Ingestion time of a batch," in text
     assert "'SET=host.port=18400 duel.load=true'" in text
@@ -419,57 +415,55 @@ def test_ingestion_is_followed_in_turn(search, capsys):
         ({"RUN": "v", "EXPERIMENT": "experiments/local.yml"}, "duel_load_typical_ms=3"),
     ):
         search.given = begun | given
-        assert search.step(capsys)["SET"].split()[-1] == f"design.thresholds.{metric}"
+        assert search.step()["SET"].split()[-1] == f"design.thresholds.{metric}"
 
 
-def test_the_users_own_queries_are_followed_by_their_names(search, capsys):
+def test_the_users_own_queries_are_followed_by_their_names(search):
     """All are asked, as in any run: TYPE says which row of the report is followed."""
     search.given |= {"EXPERIMENT": "experiments/own-dashboard.yml", "METRIC": "time", "TYPE": "mix"}
-    assert search.step(capsys)["SET"] == "host.port=18400 design.thresholds.duel_typical_ms=2"
-    begun = Bisection.load(search.results / "bisect/s")
-    assert (begun.followed.metric, begun.followed.query_type) == ("duel_typical_ms", "mix")
+    assert search.step()["SET"] == "host.port=18400 design.thresholds.duel_typical_ms=2"
+    followed_by = search.begun.followed
+    assert (followed_by.metric, followed_by.query_type) == ("duel_typical_ms", "mix")
 
 
-def test_the_revisions_of_a_component_are_searched(search, capsys):
+def test_the_revisions_of_a_component_are_searched(search):
     """Every step names the component; its program makes the line, and the report names its build."""
     search.given |= {"EXPERIMENT": AGENTS, "METRIC": "load-cpu"}
-    step = search.step(capsys)
+    step = search.step()
     assert (step["ROLE"], step["SET"].split()[-1]) == ("vmagent", "design.thresholds.duel_load_cpu_us=3")
-    begun = Bisection.load(search.results / "bisect/s")
-    assert begun.line().program.name == "vmagent"
+    assert search.begun.line().program.name == "vmagent"
     search.given["ROLE"] = "vmagent"
-    assert search.step(capsys) == step
+    assert search.step() == step
     search.show("s-00", WORSE, metric="duel_load_cpu_us", query_type="")
-    while step := search.step(capsys, "0"):
-        search.show(step["RUN"], SAME[:2], metric="duel_load_cpu_us", query_type="")
+    search.finish(metric="duel_load_cpu_us", query_type="")
     build = search.results / "s-00/build"
     build.mkdir()
-    parts = [{"role": role, "binary": str(build / role)} for role in ("server", "vmagent")]
-    for part in parts:
+    built = [{"role": role, "binary": str(build / role)} for role in ("server", "vmagent")]
+    for part in built:
         (build / part["role"]).touch()
-    (build / "candidate.json").write_text(json.dumps({"components": parts}))
+    (build / "candidate.json").write_text(json.dumps({"components": built}))
     text = page.main({"RUN": "s"}, search.results)
     assert f": `{build}/vmagent`" in text
     assert " ROLE=vmagent " in text
 
 
-def test_a_bisection_that_is_not_there_is_told_with_those_that_are(search, capsys):
+def test_a_bisection_that_is_not_there_is_told_with_those_that_are(search):
     """A wrong RUN begins no new bisection; a file of another version is refused in a sentence."""
-    search.step(capsys)
+    search.step()
     with pytest.raises(UserError, match="bisect/t: no such bisection; there are: s; a new one is begun by make bisect"):
         steps.main({"RUN": "t"}, search.results)
     path = search.results / "bisect/s/bisect.json"
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
     with pytest.raises(UserError, match=r"bisect.json: no bisection as this version of tsduel has them \(Input"):
-        search.step(capsys)
+        search.step()
 
 
-def test_a_search_keeps_its_question(search, capsys):
+def test_a_search_keeps_its_question(search):
     """Another METRIC is another search."""
-    search.step(capsys)
+    search.step()
     search.given["METRIC"] = "time"
     with pytest.raises(UserError, match=r"METRIC would change what is searched; start a new one, without RUN="):
-        search.step(capsys)
+        search.step()
 
 
 def test_a_history_is_a_line_and_a_point_for_each_version(tmp_path, capsys):
@@ -485,40 +479,29 @@ def test_a_history_is_a_line_and_a_point_for_each_version(tmp_path, capsys):
         history.main(run, {"METRIC": "mixed_cpu_cores"})
 
 
-def test_what_became_better_is_searched_alike(search, repository, capsys):
+def test_what_became_better_is_searched_alike(search, repository):
     """The side where BAD is decides what is searched; figures keep the metric's own sign."""
     place = f"git:{repository.path}@"
-    search.step(capsys)
-    search.show("s-00", [-value for value in WORSE], SAME)
-    while step := search.step(capsys, "0"):
-        better = step["VERSIONS"].rpartition("@")[2] in {repository.shas["merge"], repository.shas["last"]}
-        search.show(step["RUN"], [-value for value in WORSE[:2]] if better else SAME[:2])
+    search.step()
+    search.show("s-00", [-value for value in WORSE])
+    search.finish({repository.shas["merge"], repository.shas["last"]}, [-value for value in WORSE])
     text = page.main({"RUN": "s"}, search.results)
     assert f"**First better: `{repository.shas['merge'][:12]}` merge side**" in text
     assert re.search(r"\| +-4\.[89]\d* % +\|", text)
     assert f"'VERSIONS={place}{repository.shas['one']} {place}{repository.shas['merge']}'" in text
 
 
-def test_a_ratio_of_two_metrics_is_followed(search, capsys):
+def test_a_ratio_of_two_metrics_is_followed(search):
     """METRIC=A:B: what both have in common, as of a slow machine, is no change; each may have a type or role."""
     search.given |= {"METRIC": "cpu:duel_cpu_us/cpu-max-all-1"}
-    search.step(capsys)
-    both = {"candidate": steps.SIDE, "metric": "duel_cpu_us", "verdict": "shown", "warnings": "", "native": None,
-            "unit": "us", "baseline_median": 1, "candidate_median": 1}  # fmt: skip
-    rows = [
-        {**both, "query_type": "all", "differences": [0.3 + value for value in WORSE]},
-        {**both, "query_type": "cpu-max-all-1", "differences": [0.3] * 6},
-    ]
-    path = search.results / "s-00/stats/comparison.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"rows": rows}))
-    there = Bisection.load(search.results / "bisect/s")
-    assert there.followed.name == "CPU of a query / CPU of a query, cpu-max-all-1"
-    assert steps.read(there, search.results).seen[3] == pytest.approx(WORSE)
-    rows[1]["differences"] = [0.3] * 5
-    path.write_text(json.dumps({"rows": rows}))
+    search.step()
+    own, by = [0.3 + value for value in WORSE], {"query_type": "cpu-max-all-1", "differences": [0.3] * 6}
+    search.show("s-00", own, by)
+    assert search.begun.followed.name == "CPU of a query / CPU of a query, cpu-max-all-1"
+    assert steps.read(search.begun, search.results).seen[3] == pytest.approx(WORSE)
+    search.show("s-00", own, by | {"differences": [0.3] * 5})
     with pytest.raises(UserError, match="a ratio needs both in the same blocks"):
-        search.step(capsys, "0")
+        search.step("0")
 
 
 def test_several_steps_in_the_range_are_the_answer():

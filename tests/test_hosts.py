@@ -16,6 +16,7 @@ from plots import report
 from plots.pictures import Pictures
 from plots.sections.hosts import section
 from plots.source import open_source
+from tsduel.core.metrics import METRICS
 from tsduel.stats import compare, machines
 from tsduel.stats.estimate import signed_rank_p
 from tsduel.stats.findings import Sample
@@ -125,7 +126,8 @@ class TestVerdict:
     def sample(self, d, hosts):
         """Return a metric with these log ratios."""
         pairs = [(1.0, math.exp(one)) for one in d]
-        return Sample(pairs, {"order": [i % 2 == 0 for i in range(len(d))]}, "lower", "primary", 2.0, hosts=hosts)
+        metric, second = METRICS["load_cpu_seconds"], [i % 2 == 0 for i in range(len(d))]
+        return Sample(metric, pairs, {"order": second}, "primary", 2.0, hosts=hosts)
 
     def test_a_difference_that_all_hosts_have(self):
         """It is a regression, with the interval over hosts; p is the larger of those over hosts and over blocks."""

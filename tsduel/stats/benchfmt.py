@@ -5,36 +5,19 @@ lines: a key with two values would split benchstat's table. A pivoted run is one
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tsduel.core.metrics import GEOMEAN, Metric
+from tsduel.core.metrics import GEOMEAN
 from tsduel.core.rundir import Run
-from tsduel.stats.findings import Pair
+from tsduel.stats.findings import Sample
 from tsduel.workloads.reading import Reader
 
 _KNOWN = {"sec/op", "ns/op", "B/op", "allocs/op", "B/s"}
 """Units whose direction benchstat knows."""
 
 
-@dataclass(frozen=True)
-class Compared:
-    """One metric (and query type) of one candidate: `pairs` of baseline and candidate, one for each of `blocks`.
-
-    `operations`: how many were paired in each block, 0 where none were.
-    """
-
-    cell: str
-    metric: Metric
-    query_type: str
-    candidate: str
-    blocks: Sequence[int]
-    pairs: Sequence[Pair]
-    operations: Sequence[int] = ()
-
-
-def files(run: Run, reader: Reader, compared: Sequence[Compared]) -> dict[str, str]:
+def files(run: Run, reader: Reader, samples: Sequence[Sample]) -> dict[str, str]:
     """Return the text of a file for each variant; the baseline's holds a block once, whatever it was compared with."""
-    units = {reader.bench_unit(item.metric)[0]: item.metric.better for item in compared}
+    units = {reader.bench_unit(item.metric)[0]: item.metric.better for item in samples}
     directed = {unit: better for unit, better in units.items() if better != "none" and unit not in _KNOWN}
     head = [
         *reader.bench_configuration(run),
@@ -44,13 +27,14 @@ def files(run: Run, reader: Reader, compared: Sequence[Compared]) -> dict[str, s
     # variant -> (benchmark, block) -> unit -> value, and the operations of the line
     lines: dict[str, dict[tuple[str, int], dict[str, float]]] = {variant: {} for variant in run.variants}
     iterations: dict[tuple[str, int], int] = {}
-    for item in compared:
+    for item in samples:
         if item.query_type == GEOMEAN:
             continue
         unit, factor = reader.bench_unit(item.metric)
         comparable = any(None not in pair for pair in item.pairs)
         fixed = reader.bench_operations(run, item.query_type)
-        for at, (block, pair) in enumerate(zip(item.blocks, item.pairs, strict=True)):
+        ratios = item.ratios or [None] * len(item.pairs)
+        for block, pair, ratio in zip(item.blocks, item.pairs, ratios, strict=True):
             # A metric that only one side ever has is written for that side; benchstat shows it.
             if None in pair and comparable:
                 continue
@@ -61,7 +45,7 @@ def files(run: Run, reader: Reader, compared: Sequence[Compared]) -> dict[str, s
                 # The cell becomes keys of benchstat (scale=1000), in front: the end of a name may mean more.
                 key = ("/".join([first, *(word.replace("/", "_") for word in item.cell.split()), *rest]), block)
                 lines[variant].setdefault(key, {})[unit] = value * factor
-                counted = value if item.metric.name == "query_count" else item.operations[at] if item.operations else 0
+                counted = value if item.metric.name == "query_count" else ratio.n if ratio else 0
                 iterations[key] = max(iterations.get(key, 1), round(fixed or counted))
     texts = {
         variant: [

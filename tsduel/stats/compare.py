@@ -21,30 +21,20 @@ from tsduel.core.metrics import ALL, GEOMEAN, MIX, Family, Metric, threshold
 from tsduel.core.record import BENCH, DUEL, SOLO
 from tsduel.core.rundir import Run, open_run
 from tsduel.stats import aa, benchfmt, machines, soak, sweep
-from tsduel.stats.benchfmt import Compared
-from tsduel.stats.findings import Pair, Sample, Sittings
+from tsduel.stats.findings import Pair, Sample
 from tsduel.stats.rows import Row, row, warn_of_short_phases
 from tsduel.stats.verdict import judge
 from tsduel.tidy.blocks import FAILED, OWED, WARMUP
 from tsduel.tidy.read import read_metrics, read_table, refuse_duplicates
 from tsduel.workloads import in_families, primary
 from tsduel.workloads.checks import FINISHED
+from tsduel.workloads.measured import PairedRatio
 from tsduel.workloads.reading import reader
 
 Tables = Mapping[str, pd.DataFrame]
 """The tables of tidy/ that are compared, by name."""
 _Key = tuple[str, str]
 """A metric and a query type."""
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """A block's log ratio from `n` pairs of operations, and its standard error within the block."""
-
-    d: float
-    se: float | None
-    n: int
-    sittings: Sittings | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +53,7 @@ class Candidate:
     short: bool
     failures: pd.DataFrame
     figures: Mapping[_Key, Mapping[tuple[int, str], float]]
-    ratios: Mapping[_Key, Mapping[int, Ratio]]
+    ratios: Mapping[_Key, Mapping[int, PairedRatio]]
 
     def pairs_of(self, key: _Key) -> list[Pair]:
         """Return the values of both sides, one pair a valid block."""
@@ -71,7 +61,7 @@ class Candidate:
         known = self.figures.get(key, {})
         return [(known.get((block, baseline)), known.get((block, candidate))) for block in self.valid]
 
-    def ratios_of(self, key: _Key) -> list[Ratio | None]:
+    def ratios_of(self, key: _Key) -> list[PairedRatio | None]:
         """Return the ratios, one a valid block."""
         known = self.ratios.get(key, {})
         return [known.get(block) for block in self.valid]
@@ -84,21 +74,21 @@ def main(run_dir: Path) -> None:
         raise UserError(f"{run.path}: the plan has one variant only, there is nothing to compare")
     tidied = {name: read_table(run.path, name) for name in ("measurements", "pairs", "checks", "blocks")}
     refuse_duplicates(run.path, tidied["measurements"])
-    compared, rows = compare(run, tidied)
+    samples, rows = compare(run, tidied)
     out = run_dir / "stats"
     out.mkdir(exist_ok=True)
     table = pd.DataFrame(rows, columns=list(tables.COMPARISON))
     files.write(out / "comparison.csv", table.to_csv(index=False, float_format="%.10g", lineterminator="\n"))
     document = json.dumps(_document(run, tidied, rows), indent=1, ensure_ascii=False, allow_nan=False)
     files.write(out / "comparison.json", document + "\n")
-    sweep.write(run, compared, rows)
+    sweep.write(run, samples, rows)
     soak.write(run)
-    for variant, text in benchfmt.files(run, reader(run.plan.kind), compared).items():
+    for variant, text in benchfmt.files(run, reader(run.plan.kind), samples).items():
         files.write(out / f"{variant}.bench.txt", text)
 
 
-def compare(run: Run, tidied: Tables) -> tuple[list[Compared], list[Row]]:
-    """Return pairs and rows: cells as planned, candidates in the order of the experiment, metrics as registered.
+def compare(run: Run, tidied: Tables) -> tuple[list[Sample], list[Row]]:
+    """Return samples and rows: cells as planned, candidates in the order of the experiment, metrics as registered.
 
     All candidates in all cells are one family: each metric of each of them is one test in it. Cells share no block, so
     their signs are flipped independently (docs/statistics.md).
@@ -112,10 +102,9 @@ def compare(run: Run, tidied: Tables) -> tuple[list[Compared], list[Row]]:
         for name in run.variants[1:]
         for sample in _samples(run.at(cell.name), gather(run, tidied, cell.name, name), metrics)
     ]
-    judged = judge([sample for _, sample in samples], run.plan.design.seed)
-    rows = [row(compared, verdict) for (compared, _), verdict in zip(samples, judged, strict=True)]
+    rows = [row(judged) for judged in judge(samples, run.plan.design.seed)]
     warn_of_short_phases(rows)
-    return [compared for compared, _ in samples], rows
+    return samples, rows
 
 
 def gather(run: Run, tidied: Tables, cell: str, name: str) -> Candidate:
@@ -132,12 +121,11 @@ def gather(run: Run, tidied: Tables, cell: str, name: str) -> Candidate:
         measured = measured[~measured["block"].isin(run.warmups)]
     for metric, query_type, block, variant, value in _columns(measured, "metric query_type block variant value"):
         figures[metric, query_type][int(block), variant] = float(value)
-    ratios: defaultdict[_Key, dict[int, Ratio]] = defaultdict(dict)
-    columns = "metric query_type block log_ratio n se sittings sitting_sd second_effect"
-    for metric, query_type, block, d, n, *rest in _columns(theirs, columns):
-        se, sittings, deviation, effect = (None if value == "" else float(value) for value in rest)
-        ratio = Ratio(float(d), se, int(n), Sittings(int(sittings or 1), deviation, effect))
-        ratios[metric, query_type][int(block)] = ratio
+    ratios: defaultdict[_Key, dict[int, PairedRatio]] = defaultdict(dict)
+    columns = " ".join(("block", *PairedRatio._fields))
+    for block, *key, log_ratio, se, n, sittings, deviation, effect in _columns(theirs, columns):
+        ratio = PairedRatio(*key, log_ratio, _number(se), n, sittings, _number(deviation), _number(effect))
+        ratios[ratio.metric, ratio.query_type][block] = ratio
     # Failures in a warm-up block or in a spoilt one are shown and fail nothing.
     counted = decided[decided["cause"].isin(["", FAILED])]["block"]
     checks, planned = tidied["checks"], {variant.name for variant in run.plan.variants}
@@ -162,7 +150,11 @@ def _columns(table: pd.DataFrame, names: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(table[name].tolist() for name in names.split()), strict=True)
 
 
-def _samples(run: Run, candidate: Candidate, metrics: Sequence[Metric]) -> Iterator[tuple[Compared, Sample]]:
+def _number(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _samples(run: Run, candidate: Candidate, metrics: Sequence[Metric]) -> Iterator[Sample]:
     rows = reader(run.plan.kind).rows(run)
     for metric in metrics:
         types = rows if metric.per_type else run.plan.roles if metric.per_role else [""]
@@ -177,81 +169,80 @@ def _samples(run: Run, candidate: Candidate, metrics: Sequence[Metric]) -> Itera
             yield geomean
 
 
-def _sample(run: Run, candidate: Candidate, metric: Metric, query_type: str, family: Family) -> tuple[Compared, Sample]:
+def _sample(run: Run, candidate: Candidate, metric: Metric, query_type: str, family: Family) -> Sample:
     key = (metric.name, query_type)
-    pairs, ratios = candidate.pairs_of(key), candidate.ratios_of(key)
+    ratios = candidate.ratios_of(key)
     few = metric.least_n and any(ratios) and min(ratio.n for ratio in ratios if ratio) < metric.least_n
     # With design.reload: once each variant loads once, and one load is no sample.
     once = metric.part == SOLO and run.plan.design.reload == "once"
-    apart = run.plan.apart(candidate.name)
     # A variant that runs alone has only the order of loads; loads in turn have no such order.
     loaded, *others = tables.COINS
     coins = others if run.plan.loads_in_turn else tables.COINS if metric.part == DUEL else [loaded]
-    sample = Sample(
-        pairs=pairs,
+    return Sample(
+        metric=metric,
+        query_type=query_type,
+        candidate=candidate.name,
+        cell=candidate.cell,
+        pairs=candidate.pairs_of(key),
         second={coin: candidate.second[coin] for coin in coins},
-        better=metric.better,
         family="shown" if few or once else family,
-        threshold=0.0 if apart else threshold(metric, run.plan.design.thresholds),
-        unit=metric.unit,
+        threshold=0.0 if run.plan.apart(candidate.name) else threshold(metric, run.plan.design.thresholds),
         failed=touched(candidate.failures, metric, query_type),
         blocks=candidate.valid,
         environment=candidate.short,
-        ratios=[ratio.d if ratio else None for ratio in ratios] if any(ratios) and not metric.native else (),
-        errors=[ratio.se if ratio else None for ratio in ratios] if any(ratios) else (),
-        sittings=[ratio.sittings if ratio else None for ratio in ratios] if any(ratios) else (),
+        ratios=ratios if any(ratios) else (),
         note="loaded once (design.reload)" if once else "",
-        native=metric.native,
-        floor=0.0 if apart else metric.floor,
         hosts=candidate.hosts,
     )
-    operations = [ratio.n if ratio else 0 for ratio in ratios]
-    return Compared(candidate.cell, metric, query_type, candidate.name, candidate.valid, pairs, operations), sample
 
 
 def _geomean(
     run: Run, candidate: Candidate, metric: Metric, measured: Sequence[str], absent: Sequence[str]
-) -> tuple[Compared, Sample] | None:
+) -> Sample | None:
     """Return the mean of the log ratios over the types that have one in every block (docs/statistics.md).
 
     Its error within a block is that of a mean of independent values. None where all values are zero: the row of each
     type says so.
     """
     pairs_of = {t: candidate.pairs_of((metric.name, t)) for t in measured}
-    by_type: dict[str, list[Ratio]] = {}
+    by_type: dict[str, list[tuple[float, float | None]]] = {}
     for query_type, pairs in pairs_of.items():
         ratios = map(_ratio, pairs, candidate.ratios_of((metric.name, query_type)))
         known = [ratio for ratio in ratios if ratio is not None]
         if len(known) == len(pairs):
             by_type[query_type] = known
-    compared, sample = _sample(run, candidate, metric, GEOMEAN, metric.geomean or "shown")
+    sample = _sample(run, candidate, metric, GEOMEAN, metric.geomean or "shown")
     if by_type:
-        d, se = (
-            np.array([[getattr(r, name) for r in ratios] for ratios in by_type.values()], float) for name in ("d", "se")
-        )
-        errors = np.sqrt((se**2).sum(axis=0)) / len(by_type)  # nan where a type has none
+        known_of = np.array([*by_type.values()], float)
+        means = known_of[..., 0].mean(axis=0).tolist()
+        errors = np.sqrt((known_of[..., 1] ** 2).sum(axis=0)) / len(by_type)  # nan where a type has none
         sides = np.exp(np.log(np.array([pairs_of[t] for t in by_type], float)).mean(axis=0))
+        # Of several sittings, their number and their spread are those of the mean over types in each.
+        plain = PairedRatio(candidate.name, metric.part, metric.phase, GEOMEAN, metric.name, 0.0, None, 0)
+        own = [ratio or plain for ratio in candidate.ratios_of((metric.name, GEOMEAN))]
         sample = replace(
             sample,
             pairs=[(b, c) for b, c in sides.tolist()],
-            ratios=d.mean(axis=0).tolist(),
-            errors=[None if math.isnan(error) else error for error in errors.tolist()],
+            ratios=[
+                ratio._replace(log_ratio=mean, se=None if math.isnan(error) else error)
+                for ratio, mean, error in zip(own, means, errors.tolist(), strict=True)
+            ],
         )
     elif any(value for pairs in pairs_of.values() for pair in pairs for value in pair):
-        nothing = [None] * len(candidate.valid)
-        sample = replace(sample, pairs=[(None, None)] * len(nothing), ratios=nothing, errors=nothing)
+        sample = replace(sample, pairs=[(None, None)] * len(candidate.valid), ratios=())
     else:
         return None
     left_out = [*(t for t in measured if t not in by_type), *absent]
     note = f"without {', '.join(left_out)}, not above zero in every block" if left_out else ""
-    return replace(compared, pairs=sample.pairs), replace(sample, note=note)
+    return replace(sample, note=note)
 
 
-def _ratio(pair: Pair, ratio: Ratio | None) -> Ratio | None:
+def _ratio(pair: Pair, ratio: PairedRatio | None) -> tuple[float, float | None] | None:
+    """Return the log ratio of a block and its error, if known; None where a value is not above zero."""
     b, c = pair
     if b is None or c is None or b <= 0 or c <= 0:
         return None
-    return ratio or Ratio(math.log(c) - math.log(b), None, 0)
+    return (ratio.log_ratio, ratio.se) if ratio else (math.log(c) - math.log(b), None)
 
 
 def touched(failures: pd.DataFrame, metric: Metric, query_type: str) -> str:
@@ -280,12 +271,8 @@ def _document(run: Run, tidied: Tables, rows: list[Row]) -> dict[str, Any]:
         "candidates": run.variants[1:],
         "blocks": {name: _blocks(blocks[blocks["candidate"] == name]) for name in run.variants[1:]},
         "failed_blocks": {name: crashed.count(name) for name in dict.fromkeys([*run.variants, *crashed])},
-        # `aside`: failed in a warm-up block or in a spoilt one, where it fails nothing.
-        "checks": {
-            "made": len(checks),
-            "failed": int((failed & counted).sum()),
-            "aside": int((failed & ~counted).sum()),
-        },
+        # In a warm-up block or in a spoilt one a failed check fails nothing.
+        "checks": {"made": len(checks), "failed": int((failed & counted).sum())},
         "hosts": machines.hosts(run, blocks),
         "machines": machines.beside(run, rows),
         "rows": rows,

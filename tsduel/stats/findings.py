@@ -5,10 +5,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tsduel.core.metrics import Better, Family
+from tsduel.core.metrics import Family, Metric
 from tsduel.stats.estimate import Interval, hodges_lehmann, interval, log_ratios, mann_whitney_p, rounded, signed_rank_p
 from tsduel.stats.hosts import FEWEST_HOSTS, OverHosts, over_hosts
 from tsduel.stats.power import OrderEffect, between_sittings, blocks_needed, mde, order_effect
+from tsduel.workloads.measured import PairedRatio
 
 Pair = tuple[float | None, float | None]
 """Values of baseline and candidate in one block; None where a side has none."""
@@ -19,41 +20,29 @@ _ALIKE = 1e-9
 
 
 @dataclass(frozen=True)
-class Sittings:
-    """The sittings of a block: number, standard deviation of their ratios, effect of being started second."""
-
-    count: int
-    deviation: float | None
-    second_effect: float | None
-
-
-@dataclass(frozen=True)
 class Sample:
-    """One metric (and query type) over the valid blocks, and how it is judged.
+    """One metric (and query type) of a candidate over the valid blocks of a cell, and how it is judged.
 
-    `second`: by coin and block, whether the candidate came second. `threshold`: percent, 0 where none applies;
-    `floor`: the same in the metric's unit. `failed`: the failed checks that touch the metric. `note`: one more warning.
-    `blocks`: numbers of the blocks, needed where samples of a family have different blocks (several candidates).
-    `environment`: outside causes left too few blocks. `ratios`: log ratios of the blocks from pairs of operations, with
-    the standard errors `errors` within the block; without them the ratio is that of the pair of values. `native`:
-    always by differences. `hosts`: where each block ran; empty on one host.
+    `second`: by coin and block, whether the candidate came second. `threshold`: percent, 0 where none applies.
+    `failed`: the failed checks that touch the metric. `note`: one more warning. `blocks`: numbers of the blocks, needed
+    where samples of a family have different blocks (several candidates). `environment`: outside causes left too few
+    blocks. `ratios`: those of the blocks from pairs of operations; without them the ratio is that of the pair of
+    values. `hosts`: where each block ran; empty on one host.
     """
 
+    metric: Metric
     pairs: Sequence[Pair]
     second: Mapping[str, Sequence[bool | None]]
-    better: Better
     family: Family
     threshold: float
-    unit: str = ""
+    query_type: str = ""
+    candidate: str = ""
+    cell: str = ""
     failed: str = ""
     note: str = ""
     blocks: Sequence[int] = ()
     environment: bool = False
-    ratios: Sequence[float | None] = ()
-    errors: Sequence[float | None] = ()
-    sittings: Sequence[Sittings | None] = ()
-    native: bool = False
-    floor: float = 0.0
+    ratios: Sequence[PairedRatio | None] = ()
     hosts: Sequence[str] = ()
 
 
@@ -134,22 +123,27 @@ class Findings:
 
 def examine(sample: Sample) -> Findings:
     """Return the findings of a metric. If no block has both values, they have only the values of each side."""
-    ratios = sample.ratios or [0.0] * len(sample.pairs)
+    of_blocks = () if sample.metric.native else sample.ratios
     both = [
-        (i, b, c) for i, (b, c) in enumerate(sample.pairs) if b is not None and c is not None and ratios[i] is not None
+        (i, b, c)
+        for i, (b, c) in enumerate(sample.pairs)
+        if b is not None and c is not None and not (of_blocks and of_blocks[i] is None)
     ]
     if not both:
         sides = [[value for pair in sample.pairs if (value := pair[side]) is not None] for side in (0, 1)]
         return Findings([None] * len(sample.pairs), native=False, limit=0.0, baseline=sides[0], candidate=sides[1])
     at, baseline, candidate = [i for i, _, _ in both], [b for _, b, _ in both], [c for _, _, c in both]
-    given = [ratio for i in at if sample.ratios and (ratio := ratios[i]) is not None]
-    logs = None if sample.native else rounded(given) if given else log_ratios(baseline, candidate)
+    ratios = [ratio for i in at if of_blocks and (ratio := of_blocks[i])]
+    given = rounded(ratio.log_ratio for ratio in ratios)
+    logs = None if sample.metric.native else given or log_ratios(baseline, candidate)
     native = logs is None
     known = [c - b for _, b, c in both] if logs is None else logs
     by_block = dict(zip(at, known, strict=True))
     share = sample.threshold / 100
-    limit = max(share * abs(statistics.median(baseline)), sample.floor) if native else math.log1p(share)
-    errors = [error for i in at if sample.errors and (error := sample.errors[i]) is not None]
+    # Without a threshold there is no floor either.
+    floor = sample.metric.floor if share else 0.0
+    limit = max(share * abs(statistics.median(baseline)), floor) if native else math.log1p(share)
+    errors = [ratio.se for ratio in ratios if ratio.se is not None]
     plain = Findings(
         [by_block.get(i) for i in range(len(sample.pairs))],
         native=native,
@@ -157,11 +151,11 @@ def examine(sample: Sample) -> Findings:
         baseline=baseline,
         candidate=candidate,
         estimate=hodges_lehmann(known),
-        within=math.sqrt(statistics.fmean(e * e for e in errors)) if len(errors) == len(known) and not native else None,
+        within=math.sqrt(statistics.fmean(e * e for e in errors)) if len(errors) == len(known) else None,
         mann_whitney_p=mann_whitney_p(baseline, candidate),
     )
-    if sample.sittings and not native:
-        plain = _with_sittings(plain, [sample.sittings[i] for i in at], errors)
+    if ratios:
+        plain = _with_sittings(plain, ratios, errors)
     if plain.alike or plain.n < 2:  # noqa: PLR2004 - one difference has no spread
         return plain
     deviation = statistics.stdev(known)
@@ -197,15 +191,14 @@ def examine(sample: Sample) -> Findings:
     )
 
 
-def _with_sittings(findings: Findings, of_blocks: Sequence[Sittings | None], errors: Sequence[float]) -> Findings:
+def _with_sittings(findings: Findings, ratios: Sequence[PairedRatio], errors: Sequence[float]) -> Findings:
     """Add the spread between sittings; unchanged where blocks have different numbers of them."""
-    sittings = [block for block in of_blocks if block is not None]
-    count = sittings[0].count if sittings else 0
-    if len(sittings) != len(of_blocks) or any(block.count != count for block in sittings):
+    count = ratios[0].sittings
+    if any(ratio.sittings != count for ratio in ratios):
         return findings
-    effects = [block.second_effect for block in sittings if block.second_effect is not None]
-    deviations = [block.deviation for block in sittings if block.deviation is not None]
-    known = len(deviations) == len(sittings)
+    effects = [ratio.second_effect for ratio in ratios if ratio.second_effect is not None]
+    deviations = [ratio.sitting_sd for ratio in ratios if ratio.sitting_sd is not None]
+    known = len(deviations) == len(ratios)
     return replace(
         findings,
         sittings=count,

@@ -5,7 +5,6 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from tsduel.stats.benchfmt import Compared
 from tsduel.stats.estimate import hodges_lehmann, interval, percent, pseudomedian
 from tsduel.stats.findings import LEVEL, Findings
 from tsduel.stats.hosts import OverHosts
@@ -16,18 +15,19 @@ SPREADS = ("within", "sitting", "between", "second_effect")
 Row = dict[str, Any]
 
 
-def row(compared: Compared, judged: Judged) -> Row:
+def row(judged: Judged) -> Row:
     """Return the row of a judged metric; medians are over the valid blocks, None is an empty cell."""
-    metric, findings = compared.metric, judged.findings
+    sample, findings = judged.sample, judged.findings
+    metric = sample.metric
     ci, tost, order, hosts = findings.ci95, findings.ci90, findings.order, findings.hosts
     native = {"difference": findings.estimate, "lo": ci and ci.low, "hi": ci and ci.high, "limit": findings.limit}
     complete = [d is not None for d in findings.differences]
     known = findings.known
     return {
-        "cell": compared.cell,
-        "candidate": compared.candidate,
+        "cell": sample.cell,
+        "candidate": sample.candidate,
         "metric": metric.name,
-        "query_type": compared.query_type,
+        "query_type": sample.query_type,
         "unit": metric.unit,
         "better": metric.better,
         "baseline_median": statistics.median(findings.baseline) if findings.baseline else None,
@@ -43,13 +43,13 @@ def row(compared: Compared, judged: Judged) -> Row:
         "mde_pct": _percent(findings, findings.mde),
         "blocks_needed": findings.blocks_needed,
         **{f"{name}_pct": _percent(findings, getattr(findings, name)) for name in SPREADS},
-        "hosts": len(set(itertools.compress(judged.sample.hosts, complete))) or 1,
+        "hosts": len(set(itertools.compress(sample.hosts, complete))) or 1,
         "hosts_pct": _percent(findings, getattr(hosts, "between", None)),
         "hosts_p": judged.p_differ,
         "verdict": judged.verdict,
         "warnings": "; ".join(judged.notes),
-        "family": judged.sample.family,
-        "threshold_pct": judged.sample.threshold,
+        "family": sample.family,
+        "threshold_pct": sample.threshold,
         "clear": judged.clear,
         "level": ci and ci.level,
         "lo90_pct": _percent(findings, getattr(tost, "low", None)),

@@ -16,9 +16,8 @@ from tsduel.core import files
 from tsduel.core.metrics import METRICS
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import BlockRow, Run
-from tsduel.stats.benchfmt import Compared
 from tsduel.stats.estimate import Floats, hodges_lehmann, interval
-from tsduel.stats.findings import LEVEL
+from tsduel.stats.findings import LEVEL, Sample
 from tsduel.stats.verdict import IMPROVEMENT, REGRESSION
 
 FILE = "stats/sweep.json"
@@ -121,7 +120,7 @@ def exponent(x: Sequence[float], y: Floats) -> dict[str, Any]:
     }
 
 
-def write(run: Run, compared: Sequence[Compared], rows: Sequence[Mapping[str, Any]]) -> None:
+def write(run: Run, samples: Sequence[Sample], rows: Sequence[Mapping[str, Any]]) -> None:
     """Write stats/sweep.json of a run with several cells; remove it of any other run."""
     path = run.path / FILE
     if not run.plan.sweeps:
@@ -131,39 +130,39 @@ def write(run: Run, compared: Sequence[Compared], rows: Sequence[Mapping[str, An
     document = {
         "schema": 1,
         "lines": [vars(line) for line in all_lines],
-        "fits": [fit for at, line in enumerate(all_lines) for fit in _fits(run, at, line, compared)],
+        "fits": [fit for at, line in enumerate(all_lines) for fit in _fits(run, at, line, samples)],
         "begins": [begin for at, line in enumerate(all_lines) for begin in _begins(at, line, rows)],
     }
     files.write(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _fits(run: Run, at: int, line: Line, compared: Sequence[Compared]) -> Iterator[dict[str, Any]]:
+def _fits(run: Run, at: int, line: Line, samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
     """Yield the exponent of each variant, and of the candidate's ratio to the baseline (variant "")."""
-    by_cell: dict[tuple[str, str, str], dict[str, Compared]] = {}
-    for item in compared:
+    by_cell: dict[tuple[str, str, str], dict[str, Sample]] = {}
+    for item in samples:
         if item.cell in line.cells and item.metric.name in METRICS and item.metric.better != "none":
             by_cell.setdefault((item.candidate, item.metric.name, item.query_type), {})[item.cell] = item
     yielded = set[tuple[str, str, str]]()
-    samples = {cell: load.samples for cell in line.cells if (load := run.plan.at(cell).workload)}
+    stored = {cell: load.samples for cell in line.cells if (load := run.plan.at(cell).workload)}
     for (candidate, metric, query_type), cells in by_cell.items():
         if set(cells) != set(line.cells):
             continue
         sides = _rounds(run.planned, [cells[cell] for cell in line.cells])
         if sides is None:
             continue
-        if metric in PER_SAMPLE and len(samples) == len(line.cells):
-            sides = sides / np.array([samples[cell] for cell in line.cells])
+        if metric in PER_SAMPLE and len(stored) == len(line.cells):
+            sides = sides / np.array([stored[cell] for cell in line.cells])
         for variant, values in {run.variants[0]: sides[0], candidate: sides[1], "": sides[1] / sides[0]}.items():
             key = (variant or f"/{candidate}", metric, query_type)
             if key not in yielded:
                 yielded.add(key)
                 yield {
                     "line": at, "candidate": candidate, "variant": variant, "metric": metric, "query_type": query_type,
-                    "per": "sample" if metric in PER_SAMPLE and samples else "", **exponent(line.at, values),
+                    "per": "sample" if metric in PER_SAMPLE and stored else "", **exponent(line.at, values),
                 }  # fmt: skip
 
 
-def _rounds(planned: Sequence[BlockRow], cells: Sequence[Compared]) -> Floats | None:
+def _rounds(planned: Sequence[BlockRow], cells: Sequence[Sample]) -> Floats | None:
     """Return values of both sides, (side, round, cell), of whole rounds; None with fewer than two, or with a zero.
 
     A round is one block of each cell, one after the other; a spare block takes the place of the block it replaces.

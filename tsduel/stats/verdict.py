@@ -94,7 +94,7 @@ def _judged(sample: Sample, findings: Findings, p_adj: float | None, p_differ: f
     verdict = _untestable(sample, findings)
     clear = verdict in {REGRESSION, IMPROVEMENT}
     if verdict is None:
-        verdict, clear = decide(findings, p_adj, sample.better)
+        verdict, clear = decide(findings, p_adj, sample.metric.better)
     if not sample.threshold:
         verdict, clear = {REGRESSION: WORSE, IMPROVEMENT: BETTER}.get(verdict, verdict), False
     judged = Judged(sample, findings, verdict, p_adj, clear, p_differ=p_differ)
@@ -105,11 +105,11 @@ def _untestable(sample: Sample, findings: Findings) -> str | None:
     """Return the verdict of a metric that is not tested, and so is outside its family; else None."""
     dropped = len(sample.pairs) - findings.n
     one_sided = findings.n == 0 and any(value is not None for pair in sample.pairs for value in pair)
-    worse = _oriented(findings.estimate or 0.0, sample.better)
+    worse = _oriented(findings.estimate or 0.0, sample.metric.better)
     rungs = (
         (bool(sample.failed), FAILED),
         (one_sided, NOT_COMPARABLE),
-        (sample.family == "shown" or sample.better == "none", SHOWN),
+        (sample.family == "shown" or sample.metric.better == "none", SHOWN),
         (sample.environment, ENVIRONMENT),
         (findings.n < FEWEST_BLOCKS, SCREEN),
         (dropped > MOST_DROPPED * len(sample.pairs), INCONCLUSIVE),
@@ -191,11 +191,11 @@ def _screen(findings: Findings) -> str:
 def _native(sample: Sample, findings: Findings) -> str:
     if not findings.native or findings.estimate is None:
         return ""
-    why = "compared in its own unit" if sample.native else "values of zero have no ratio"
+    why = "compared in its own unit" if sample.metric.native else "values of zero have no ratio"
     if findings.identical:
         return why
     interval = f" ({findings.ci95.low:.4g} to {findings.ci95.high:.4g})" if findings.ci95 else ""
-    text = f"{why}; the difference is {findings.estimate:.4g}{interval} {sample.unit}".rstrip()
+    text = f"{why}; the difference is {findings.estimate:.4g}{interval} {sample.metric.unit}".rstrip()
     return text if findings.limit else f"{text}, and no threshold in percent applies"
 
 
