@@ -46,11 +46,11 @@ def through(steps: pd.DataFrame, states: Mapping[str, str], labels: Mapping[str,
     for place in dict.fromkeys((len(last) - 1, 0)) if len(last) else ():
         step = last.iloc[place]
         white = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
-        at = (len(names) - 1, step["change"])
+        end = (len(names) - 1, float(step["change"]))
         note(
             axes,
             literal(step["query_type"]),
-            at,
+            end,
             (7, 0),
             xycoords="data",
             va="center",

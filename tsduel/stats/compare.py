@@ -124,7 +124,8 @@ def gather(run: Run, tidied: Tables, cell: str, name: str) -> Candidate:
     ratios: defaultdict[_Key, dict[int, PairedRatio]] = defaultdict(dict)
     columns = " ".join(("block", *PairedRatio._fields))
     for block, *key, log_ratio, se, n, sittings, deviation, effect in _columns(theirs, columns):
-        ratio = PairedRatio(*key, log_ratio, _number(se), n, sittings, _number(deviation), _number(effect))
+        values = (log_ratio, _number(se), n, sittings, _number(deviation), _number(effect))
+        ratio = PairedRatio._make((*key, *values))
         ratios[ratio.metric, ratio.query_type][block] = ratio
     # Failures in a warm-up block or in a spoilt one are shown and fail nothing.
     counted = decided[decided["cause"].isin(["", FAILED])]["block"]
@@ -213,10 +214,11 @@ def _geomean(
             by_type[query_type] = known
     sample = _sample(run, candidate, metric, GEOMEAN, metric.geomean or "shown")
     if by_type:
-        known_of = np.array([*by_type.values()], float)
+        known_of = np.array([*by_type.values()], float).reshape(len(by_type), -1, 2)
         means = known_of[..., 0].mean(axis=0).tolist()
         errors = np.sqrt((known_of[..., 1] ** 2).sum(axis=0)) / len(by_type)  # nan where a type has none
-        sides = np.exp(np.log(np.array([pairs_of[t] for t in by_type], float)).mean(axis=0))
+        paired = np.array([pairs_of[t] for t in by_type], float).reshape(len(by_type), -1, 2)
+        sides = np.exp(np.log(paired).mean(axis=0))
         # Of several sittings, their number and their spread are those of the mean over types in each.
         plain = PairedRatio(candidate.name, metric.part, metric.phase, GEOMEAN, metric.name, 0.0, None, 0)
         own = [ratio or plain for ratio in candidate.ratios_of((metric.name, GEOMEAN))]
