@@ -43,10 +43,7 @@ func TestAPhaseIsVoidWhereTheClientIsWhatWasMeasured(t *testing.T) {
 // One client sends each operation of a phase once, and a ladder goes on where the rung before ended.
 func TestOneClientAtRates(t *testing.T) {
 	t.Parallel()
-	spec, _ := fakes(t)
-	target := spec.Plan.Targets["fake"]
-	target.WritePath = "/write"
-	spec.Plan.Targets["fake"] = target
+	spec := fakes(t)
 	spec.Plan.Queries.Solo = false
 	rates := record.Rates{Seconds: 1, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 60_000, LatePct: 90}
 	spec.Plan.Mixed = &record.Mixed{Rates: rates, Ingest: 160, Queries: 21, BatchSize: 2, Lines: lines48}

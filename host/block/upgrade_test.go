@@ -11,10 +11,11 @@ import (
 )
 
 // upgrading is a block in which all variants start on what the baseline has loaded.
-func upgrading(t *testing.T) (record.Spec, func() []string) {
-	spec, calls := fakes(t)
+func upgrading(t *testing.T, modes ...string) record.Spec {
+	t.Helper()
+	spec := fakes(t, modes...)
 	spec.Plan.Design.StartFrom, spec.Plan.Queries.Solo = "baseline", false
-	spec.Plan.Duel = shortDuel
+	spec.Plan.Duel.Enabled = true
 	target := spec.Plan.Targets["fake"]
 	target.Immutable = "data/small/[a-z]+"
 	spec.Plan.Targets["fake"] = target
@@ -26,13 +27,13 @@ func upgrading(t *testing.T) (record.Spec, func() []string) {
 			q.Type = strings.TrimSuffix(q.Type, window)
 		}
 	}
-	return spec, calls
+	return spec
 }
 
 // All variants start on copies, and both duels and the downgrade are recorded.
 func TestAnUpgradeStartsOnCopies(t *testing.T) {
 	t.Parallel()
-	spec, calls := upgrading(t)
+	spec := upgrading(t)
 	b := run(t, spec)
 	if b.Status != record.OK || b.Void != "" || b.Duel != nil || b.Solo["candidate"].CPUNS != nil {
 		t.Fatalf("%+v %q %+v", b.Failures, b.Void, b.Solo)
@@ -54,7 +55,7 @@ func TestAnUpgradeStartsOnCopies(t *testing.T) {
 	if !slices.Equal(phases, want) {
 		t.Errorf("%q", phases)
 	}
-	if count := strings.Count(strings.Join(calls(), " "), "load"); count != 3 {
+	if count := strings.Count(strings.Join(calls(spec), " "), "load"); count != 3 {
 		t.Errorf("%d loads", count)
 	}
 	u := b.Upgrade
@@ -90,9 +91,7 @@ func TestAnUpgradeStartsOnCopies(t *testing.T) {
 // words.
 func TestACandidateThatRefusesTheDirectory(t *testing.T) {
 	t.Parallel()
-	spec, _ := upgrading(t)
-	addVariant(spec, "third")
-	does(spec, "candidate", "refuse")
+	spec := upgrading(t, "", "refuse", "")
 	b := run(t, spec)
 	said := b.Upgrade.Start["candidate"].Refused
 	if b.Status != record.OK || !strings.Contains(said,
@@ -117,8 +116,7 @@ func TestACandidateThatRefusesTheDirectory(t *testing.T) {
 		t.Errorf("%q", failed)
 	}
 	// Nobody is left to compare with.
-	spec, _ = upgrading(t)
-	does(spec, "candidate", "refuse")
+	spec = upgrading(t, "", "refuse")
 	if b := run(t, spec); b.Status != record.OK || b.Upgrade.Before != nil || b.Upgrade.Start["baseline"].QuietS <= 0 ||
 		!b.Upgrade.Downgrade["candidate"].Starts {
 		t.Errorf("%+v %+v", b.Failures, b.Upgrade)
@@ -128,15 +126,13 @@ func TestACandidateThatRefusesTheDirectory(t *testing.T) {
 // Any outcome of a downgrade is a result.
 func TestTheWayBack(t *testing.T) {
 	t.Parallel()
-	spec, _ := upgrading(t)
-	does(spec, "candidate", "leave-newer")
+	spec := upgrading(t, "", "leave-newer")
 	b := run(t, spec)
 	if d := b.Upgrade.Downgrade["candidate"]; b.Status != record.OK || d.Starts ||
 		!strings.Contains(d.Said, "the index is of a newer version") {
 		t.Errorf("%+v %+v", b.Failures, d)
 	}
-	spec, _ = upgrading(t)
-	does(spec, "candidate", "leave-other")
+	spec = upgrading(t, "", "leave-other")
 	// Of a fleet blocks are counted over all hosts, and queries are those of this one's turn.
 	spec.Row.Block, spec.Calibration = 100_000, &record.Calibration{Counts: map[string]int{types[0]: 8,
 		types[0] + "@half": 8, types[0] + "@new": 8}}
@@ -150,8 +146,7 @@ func TestTheWayBack(t *testing.T) {
 // A changed file that the module calls immutable ends the run.
 func TestASharedFileThatIsWrittenTo(t *testing.T) {
 	t.Parallel()
-	spec, _ := upgrading(t)
-	does(spec, "candidate", "rewrite")
+	spec := upgrading(t, "", "rewrite")
 	spec.Row.Order = []string{"candidate", "baseline"}
 	b, err := Run(t.Context(), spec)
 	if b != nil || err == nil || !strings.Contains(err.Error(),
@@ -160,8 +155,7 @@ func TestASharedFileThatIsWrittenTo(t *testing.T) {
 		t.Errorf("%+v %v", b, err)
 	}
 	// Not called immutable it is copied.
-	spec, _ = upgrading(t)
-	does(spec, "candidate", "rewrite")
+	spec = upgrading(t, "", "rewrite")
 	target := spec.Plan.Targets["fake"]
 	target.Immutable = ""
 	spec.Plan.Targets["fake"] = target
