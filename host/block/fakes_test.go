@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,18 +24,7 @@ import (
 	"tsduel/host/scrape"
 )
 
-// TestMain makes the test's binary answer the adapters' calls of tsduel-host.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == "get" {
-		body, err := scrape.Fetch(context.Background(), os.Args[len(os.Args)-1])
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		_, _ = os.Stdout.Write(body)
-		// Not os.Exit, at which the race detector sleeps for a second while other goroutines live.
-		syscall.Exit(0)
-	}
 	_ = proc.Subreaper()
 	// A slow machine only takes longer: no test counts on an answer, or a start, within a second.
 	scrape.CacheAge, scrape.Timeout, ratesPatience = time.Millisecond, time.Minute, 5*time.Minute
@@ -83,8 +71,8 @@ func fakes(t *testing.T, modes ...string) record.Spec {
 		os.MkdirAll(filepath.Join(root, "scratch"), 0o755), os.MkdirAll(adapter(root, ""), 0o755))
 	real := filepath.Join(project, "scripts", "targets", "victoriametrics")
 	for _, e := range must(os.ReadDir(real)) {
-		text := fmt.Sprintf("echo %s $DB_ROLE >>%q\n. %q", e.Name(), filepath.Join(root, "calls"),
-			filepath.Join(real, e.Name()))
+		text := fmt.Sprintf("echo %s $DB_ROLE >>%q\nTSDUEL_HOST=%q\n. %q", e.Name(), filepath.Join(root, "calls"),
+			filepath.Join(tsbs, "tsduel-host"), filepath.Join(real, e.Name()))
 		script(t, adapter(root, e.Name()), text)
 	}
 	plan := &record.Plan{

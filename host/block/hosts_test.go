@@ -89,7 +89,7 @@ func TestAdapterOnLoopbackAlone(t *testing.T) {
 	spec := fakes(t)
 	script(t, adapter(spec.RunDir, "start"),
 		`exec "$DB_BINARY" -storageDataPath="$DB_DATA_DIR" -httpListenAddr="127.0.0.1:$DB_PORT"`)
-	script(t, adapter(spec.RunDir, "ready"), `exec "$TSDUEL_HOST" get "http://127.0.0.1:$DB_PORT/health"`)
+	script(t, adapter(spec.RunDir, "ready"), `exec 3<>"/dev/tcp/127.0.0.1/$DB_PORT"`)
 	script(t, adapter(spec.RunDir, "endpoints"), `echo "clients http://127.0.0.1:$DB_PORT"`)
 	apart(t, &spec, map[string][]string{"host2": {"server"}})
 	b := run(t, spec)

@@ -115,9 +115,13 @@ func TestACandidateThatRefusesTheDirectory(t *testing.T) {
 	if !slices.Equal(failed, []string{"candidate upgrade_start", "candidate block_finished"}) {
 		t.Errorf("%q", failed)
 	}
-	// Nobody is left to compare with.
-	spec = upgrading(t, "", "refuse")
-	if b := run(t, spec); b.Status != record.OK || b.Upgrade.Before != nil || b.Upgrade.Start["baseline"].QuietS <= 0 ||
+}
+
+func TestNobodyIsLeftToCompareWith(t *testing.T) {
+	t.Parallel()
+	spec := upgrading(t, "", "refuse")
+	b := run(t, spec)
+	if succeeded(t, b); b.Upgrade.Before != nil || b.Upgrade.Start["baseline"].QuietS <= 0 ||
 		!b.Upgrade.Downgrade["candidate"].Starts {
 		t.Errorf("%+v %+v", b.Failures, b.Upgrade)
 	}
@@ -132,11 +136,15 @@ func TestTheWayBack(t *testing.T) {
 		!strings.Contains(d.Said, "the index is of a newer version") {
 		t.Errorf("%+v %+v", b.Failures, d)
 	}
-	spec = upgrading(t, "", "leave-other")
+}
+
+func TestTheWayBackWithOtherAnswers(t *testing.T) {
+	t.Parallel()
+	spec := upgrading(t, "", "leave-other")
 	// Of a fleet blocks are counted over all hosts, and queries are those of this one's turn.
 	spec.Row.Block, spec.Calibration = 100_000, &record.Calibration{Counts: map[string]int{types[0]: 8,
 		types[0] + "@half": 8, types[0] + "@new": 8}}
-	b = run(t, spec)
+	b := run(t, spec)
 	if d := b.Upgrade.Downgrade["candidate"]; b.Status != record.OK || !d.Starts || d.Answers[0].Same != 0 ||
 		!strings.Contains(d.Answers[0].What, ": the values are") && !strings.Contains(d.Answers[0].What, "the values are") {
 		t.Errorf("%+v %+v", b.Failures, d)
@@ -154,8 +162,11 @@ func TestASharedFileThatIsWrittenTo(t *testing.T) {
 			"must not name it") {
 		t.Errorf("%+v %v", b, err)
 	}
-	// Not called immutable it is copied.
-	spec = upgrading(t, "", "rewrite")
+}
+
+func TestAFileThatIsNotCalledImmutableIsCopied(t *testing.T) {
+	t.Parallel()
+	spec := upgrading(t, "", "rewrite")
 	target := spec.Plan.Targets["fake"]
 	target.Immutable = ""
 	spec.Plan.Targets["fake"] = target
