@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 	machine.TakeCanary = func(string) (*record.Canary, error) {
 		return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}, nil
 	}
+	// Blocks mostly wait, and each has its own directories and ports: so none may end the processes of another.
 	machine.EndAll = func(scratch string) error { // a machine that is lent has none, and its block ends all
 		if scratch == "" {
 			return nil
@@ -39,7 +40,6 @@ func TestMain(m *testing.M) {
 		_, err := proc.EndStrays(scratch)
 		return err
 	}
-	// Blocks mostly wait, and each has its own directories and ports.
 	flag.Parse()
 	_ = flag.Set("test.parallel", "6")
 	// What a server may have of our environment, and what not.
@@ -48,6 +48,8 @@ func TestMain(m *testing.M) {
 	proc.Leave()
 	os.Exit(code)
 }
+
+var endAll = machine.EndAll // which tests that run alone may call
 
 var types = []string{"single-groupby-1-1-1", "cpu-max-all-1"}
 

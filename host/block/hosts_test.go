@@ -12,15 +12,16 @@ import (
 	"tsduel/host/record"
 )
 
-// With the client on another host, the database listens only at its own host's address, its log is copied,
-// and the noise of its host is kept.
-func TestClientApart(t *testing.T) {
+// Three components over two hosts find each other, apart from the client. The database listens only at its own
+// host's address, each is counted where it is, its log is copied, and the noise of its host is kept.
+func TestComponentsApart(t *testing.T) {
 	t.Parallel()
 	spec := fakes(t)
-	spec.Plan.Duel.Enabled = true
-	apart(t, &spec, map[string][]string{"host2": {"server"}})
+	behind(spec, map[string]string{"vmauth": "", "vmagent": ""})
+	apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"vmauth", "vmagent"}})
 	b := run(t, spec)
 	succeeded(t, b)
+	checksPassed(t, b)
 	if args := logged(spec, "baseline/server.log", "argv"); len(args) != 2 ||
 		!strings.Contains(args[0], "-httpListenAddr=127.0.0.2:") {
 		t.Error(args)
@@ -33,27 +34,13 @@ func TestClientApart(t *testing.T) {
 	}
 	solo := b.Solo["candidate"]
 	if b.Hosts["host2"] == nil || solo.Canary == nil || solo.CPUNS["load"] <= 0 || solo.Sizes["disk_bytes"] <= 0 ||
-		b.Duel.Types[0].CPUNS["candidate"] <= 0 || b.Duel.RSSBytes["baseline"] <= 0 {
+		b.Duel.RSSBytes["baseline"] <= 0 {
 		t.Errorf("%+v %+v", solo, b.Duel)
 	}
-	checksPassed(t, b)
-}
-
-// Three components over two hosts find each other, and each is counted where it is.
-func TestComponentsApart(t *testing.T) {
-	t.Parallel()
-	spec := fakes(t)
-	behind(spec, map[string]string{"vmauth": "", "vmagent": ""})
-	spec.Plan.Queries.Solo = false
-	apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"vmauth", "vmagent"}})
-	b := run(t, spec)
-	succeeded(t, b)
-	for role, ns := range b.Duel.Types[0].CPUNSByRole["candidate"] {
-		if role != "vmagent" && ns <= 0 {
+	for _, role := range []string{"vmauth", "vmagent", "server"} {
+		if ns := b.Duel.Types[0].CPUNSByRole["candidate"][role]; role != "vmagent" && ns <= 0 {
 			t.Error(role, ns)
 		}
-	}
-	for _, role := range []string{"vmauth", "vmagent", "server"} {
 		if text, err := os.ReadFile(filepath.Join(spec.Dir, "candidate", role+".log")); err != nil || len(text) == 0 {
 			t.Error(role, err)
 		}
@@ -127,37 +114,6 @@ func TestReloadOnceApart(t *testing.T) {
 	wantLoaded(false)
 	f.hosts["host2"] = here
 	wantLoaded(false)
-}
-
-// Two clients at a rate send every operation once, from one instant on, and all samples are stored.
-func TestTwoClientsAtARate(t *testing.T) {
-	t.Parallel()
-	spec := fakes(t)
-	spec.Host.Pin.Client = []int{0, 1, 2, 3}
-	spec.Plan.Mixed = &record.Mixed{Rates: record.Rates{Seconds: 1, Types: types[:1], Arrivals: "poisson",
-		Connections: 4, LateMS: 60_000, LatePct: 90}, Ingest: 160, Queries: 21, BatchSize: 2, Lines: lines48}
-	spec.Workload.Mixed = spec.Workload.Data
-	groups(t, &spec)
-	apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
-	b := run(t, spec)
-	succeeded(t, b)
-	for _, name := range []string{"baseline", "candidate"} {
-		phase := b.Mixed[name].Phases[0]
-		if phase.Void != "" || len(phase.Clients) != 2 || phase.Clients[0].Host != "host1" ||
-			phase.Clients[1].Host != "host3" {
-			t.Fatalf("%+v", phase)
-		}
-		// 21 queries and 8 batches of 2 lines, dealt out by turns.
-		if a, b := phase.Clients[0], phase.Clients[1]; a.Started != 11+4 || b.Started != 10+4 || a.Lines != 8 ||
-			b.Lines != 8 || phase.Samples != 160 {
-			t.Errorf("%+v %+v: %d samples", a, b, phase.Samples)
-		}
-		for _, stream := range phase.Streams {
-			if stream.Answered != stream.Planned || stream.Unstarted != 0 {
-				t.Errorf("%+v", stream)
-			}
-		}
-	}
 }
 
 // groups deals the data out to two clients, line by line; the second one's is packed.
