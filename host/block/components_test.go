@@ -11,44 +11,12 @@ import (
 	"tsduel/host/record"
 )
 
-// behind puts proxies before a variant's database, vmauth first: role -> what is wrong with it.
-func behind(spec record.Spec, name string, wrong map[string]string) {
-	target := spec.Plan.Targets["fake"]
-	target.Queues, target.WritePath = []string{"vmagent"}, "/write"
-	target.Quiet = append(target.Quiet, "queued")
-	target.Counters["queued"] = record.Counter{Name: "vmagent_remotewrite_pending_data_bytes", Role: "vmagent"}
-	target.Counters["merges"] = record.Counter{Name: "vm_merges_total", Role: "server"}
-	spec.Plan.Targets["fake"] = target
-	spec.Plan.Duel = shortDuel
-	spec.Plan.Duel.Load = true
-	spec.Workload.Data[0].Lines = lines48
-	build := spec.Builds.Variants[name]
-	for i, v := range spec.Plan.Variants {
-		if v.Name != name {
-			continue
-		}
-		server := v.Components[0]
-		spec.Plan.Variants[i].Components = nil
-		for _, role := range []string{"vmauth", "vmagent"} {
-			if mode, there := wrong[role]; there {
-				spec.Plan.Variants[i].Components = append(spec.Plan.Variants[i].Components, record.Component{Role: role,
-					Env: map[string]string{"FAKE_PROXY": mode}, Files: map[string]string{"relabel.yml": "- action: keep\n"}})
-				build.Components = append(build.Components,
-					record.Built{Role: role, Binary: filepath.Join(spec.Builds.TSBSBin, "proxy")})
-			}
-		}
-		spec.Plan.Variants[i].Components = append(spec.Plan.Variants[i].Components, server)
-	}
-	build.Components = append(build.Components, record.Built{Role: "server", Binary: build.Binary})
-	spec.Builds.Variants[name] = build
-}
-
 // A variant behind a proxy and an agent is one variant: usage is added up and kept by role, and samples that
 // the agent has queued count after they are stored.
 func TestComponentsAreOneVariant(t *testing.T) {
 	t.Parallel()
-	spec, calls := fakes(t)
-	behind(spec, "candidate", map[string]string{"vmauth": "slow=0.5", "vmagent": ""})
+	spec := fakes(t)
+	behind(spec, map[string]string{"vmauth": "slow=0.5", "vmagent": ""})
 	b := run(t, spec)
 	succeeded(t, b)
 	solo := b.Solo["candidate"]
@@ -79,63 +47,12 @@ func TestComponentsAreOneVariant(t *testing.T) {
 		t.Errorf("%v %+v", by, b.Solo)
 	}
 	// Last to first, each verb with its role; of settle every one.
-	seen := regexp.MustCompile(`ready( vmauth| vmagent)? ?`).ReplaceAllString(strings.Join(calls(), " "), "")
+	seen := regexp.MustCompile(`ready( vmauth| vmagent)? ?`).ReplaceAllString(strings.Join(calls(spec), " "), "")
 	if want := "start start vmagent start vmauth endpoints vmauth endpoints vmagent endpoints load vmauth settle " +
 		"vmauth settle vmagent settle stop vmauth stop vmagent stop"; !strings.HasPrefix(seen, want) {
 		t.Error(seen)
 	}
 	checksPassed(t, b)
-}
-
-// A component that misbehaves fails its variant, and the sentence names the component if it is known.
-func TestComponentsMisbehave(t *testing.T) {
-	for _, c := range []struct {
-		role, wrong, part, phase, sentence string
-		change                             func(*record.Plan)
-	}{
-		{"vmauth", "slow=90", "solo", "start", "the vmauth did not become healthy within 12s: ",
-			func(p *record.Plan) { p.Watchdog.HealthS = 12 }},
-		{"vmauth", "die=write", "solo", "load", "the vmauth (pid ", nil},
-		{"vmauth", "502=write", "solo", "load", "the loader complained on ", nil},
-		{"vmauth", "502=query_range", "solo", "query",
-			"ended with exit code 2: panic: http request did not return status 200", nil},
-		{"vmauth", "502=query_range", "duel", "exchange", "): HTTP 502: no backend; ",
-			func(p *record.Plan) { p.Queries.Solo = false }},
-		{"vmagent", "drop", "solo", "settle", "; vmagent acknowledged them, and nothing came for 8 s",
-			func(p *record.Plan) { p.Watchdog.LoadStallS = 8 }},
-		{"vmagent", "die=write", "solo", "load", "the vmagent (pid ", nil},
-	} {
-		t.Run(c.role+" "+c.wrong+" "+c.part, func(t *testing.T) {
-			t.Parallel()
-			spec, _ := fakes(t)
-			behind(spec, "candidate", map[string]string{c.role: c.wrong})
-			if c.change != nil {
-				c.change(spec.Plan)
-			}
-			b := run(t, spec)
-			if len(b.Failures) != 1 {
-				t.Fatalf("%+v", b.Failures)
-			}
-			if f := b.Failures[0]; f.Variant != "candidate" || f.Part != c.part || f.Phase != c.phase ||
-				!strings.Contains(f.Message, c.sentence) {
-				t.Errorf("%+v", f)
-			}
-		})
-	}
-}
-
-// The count also finds a batch that the agent's queue loses in exchanged ingestion.
-func TestExchangedIngestionCountsWhatArrives(t *testing.T) {
-	t.Parallel()
-	spec, _ := fakes(t)
-	behind(spec, "candidate", map[string]string{"vmagent": ""})
-	spec.Plan.Queries.Solo, spec.Plan.Watchdog.LoadStallS, spec.Plan.Workload.BatchSize = false, 1, 16
-	spec.Plan.Variants[1].Components[0].Env["FAKE_PROXY"] = "drop-exchanged"
-	b := run(t, spec)
-	if len(b.Failures) != 1 || b.Failures[0].Part != record.InDuel ||
-		!strings.Contains(b.Failures[0].Message, "the database accepted 320 samples of 480") {
-		t.Errorf("%+v", b.Failures)
-	}
 }
 
 // No port is given twice, even if a component listens on its further ports late.

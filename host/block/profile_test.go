@@ -37,12 +37,12 @@ func pprofs(t *testing.T, files map[string]int64) string {
 // profiled profiles two fake databases with these values of FAKE_PPROF. It returns the profiles by name.
 func profiled(t *testing.T, baseline, candidate string) (record.Spec, map[string]record.Profile) {
 	t.Helper()
-	spec, _ := fakes(t)
+	spec := fakes(t)
 	target := spec.Plan.Targets["fake"]
 	target.Pprof = "/debug/pprof"
 	spec.Plan.Targets["fake"] = target
 	spec.Plan.Profile, spec.Plan.Queries.Solo = []string{"cpu", "heap", "block"}, false
-	spec.Plan.Duel = shortDuel
+	spec.Plan.Duel.Enabled = true
 	spec.Plan.Queries.Types = []record.QueryType{{Name: types[0]}, {Name: types[1]}}
 	spec.Calibration = &record.Calibration{Counts: map[string]int{types[0]: 40, types[1]: 160}}
 	for i, where := range []string{baseline, candidate} {
@@ -83,12 +83,12 @@ func TestProfilesAreOfEqualWorkAndOfNoMeasuredBlock(t *testing.T) {
 		t.Errorf("%d profiles", len(found))
 	}
 	spec.Dir = filepath.Join(spec.RunDir, "raw", "profiles")
-	if read := len(logged(t, spec, "baseline", "pprof")); read < 5 {
+	if read := len(logged(spec, "baseline/server.log", "pprof")); read < 5 {
 		t.Errorf("%d requests", read)
 	}
 	spec.Dir = filepath.Join(spec.RunDir, "raw", "001.partial")
 	run(t, spec)
-	if read := logged(t, spec, "baseline", "pprof"); read != nil {
+	if read := logged(spec, "baseline/server.log", "pprof"); read != nil {
 		t.Errorf("a measured block was read: %v", read)
 	}
 }

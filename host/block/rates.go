@@ -286,9 +286,9 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	}
 	r.snapshots.Mark(s.Phase.Phase, "end", s.QueryType)
 	s.over()
-	_, rss := r.kernel()
+	sum, _ := r.kernel()
 	phase = &record.RatePhase{Seconds: totals.Elapsed.Seconds(), CPUNS: now.sum() - cpu.sum(),
-		ClientCPUNS: int64(totals.ClientCPU), RSSBytes: rss.bytes(), SkewMS: skew(clients)}
+		ClientCPUNS: int64(totals.ClientCPU), RSSBytes: sum.RSS, SkewMS: skew(clients)}
 	share, client := busiest(clients)
 	if phase.ClientShare = share; len(clients) > 1 {
 		phase.Clients = clients

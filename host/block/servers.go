@@ -368,7 +368,7 @@ func (all servers) kernel() (sum proc.Counters, rss usage) {
 			sum.CPU, sum.PeakRSS = sum.CPU+c.CPU, proc.Add(sum.PeakRSS, c.PeakRSS)
 			sum.StorageRead = proc.Add(sum.StorageRead, c.StorageRead)
 			sum.StorageWritten = proc.Add(sum.StorageWritten, c.StorageWritten)
-			rss[s.role] = c.RSS
+			sum.RSS, rss[s.role] = proc.Add(sum.RSS, c.RSS), c.RSS
 		}
 	}
 	return sum, rss
@@ -387,14 +387,6 @@ func (all servers) spent() usage {
 func (u usage) sum() (sum int64) {
 	for _, used := range u {
 		sum += used
-	}
-	return sum
-}
-
-// bytes is the sum, unknown (-1) if one of them is.
-func (u usage) bytes() (sum int64) {
-	for _, used := range u {
-		sum = proc.Add(sum, used)
 	}
 	return sum
 }

@@ -171,8 +171,8 @@ func (s *sitting) keepRSS() error {
 		if sum.PeakRSS >= 0 {
 			s.record.RSSPeakBytes[v.Name] = sum.PeakRSS
 		}
-		if now := rss.bytes(); now >= 0 {
-			s.record.RSSBytes[v.Name] = now
+		if sum.RSS >= 0 {
+			s.record.RSSBytes[v.Name] = sum.RSS
 			s.byRole(&s.record.RSSByRole, v.Name, rss)
 		}
 	}
