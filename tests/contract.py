@@ -54,7 +54,7 @@ NOT_FOR_THE_HOST = {
     ),
     *("Compared.Why", "Component.Go", "Component.Label", "Component.Path", "Component.Program", "Component.Source"),
     *("Component.Sum", "Design.Blocks", "GoBench.Bench", "GoBench.Files", "GoBench.Package", "GoBench.Units"),
-    *("HostSettings.Machine", "Queries.File", "Queries.Log", "Queries.Seed", "Variant.Label"),
+    *("HostSettings.Machine", "Queries.File", "Queries.Log", "Queries.Seed", "Variant.Label", "WorkloadPlan.File"),
 }
 ABBREVIATIONS = {"aa", "cpu", "gb", "gc", "io", "ms"}
 LARGE = re.compile(r"lines|samples|seed|.*_bytes")
