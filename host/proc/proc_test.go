@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -165,52 +164,42 @@ func TestDiesWithItsParent(t *testing.T) {
 	gone(t, child)
 }
 
-// Kill ends a session; EndAll also ends processes that have left it.
-func TestNothingEscapes(t *testing.T) {
+// Kill ends what a process has started: in its own session, and in another one by the group of the process,
+// also after its end, or by descent where there are no groups.
+func TestKillEndsWhatWasStarted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	p := shell(t, "sleep 600 & echo $! >"+file+"; wait")
-	child := escaped(t, file)
-	must(t, p.Kill())
-	gone(t, child)
-
-	exitOf(t, shell(t, escapes(file)+"sleep 0.1"))
-	child = escaped(t, file)
-	if unix.Kill(child, 0) != nil {
-		t.Fatal("it has not escaped")
-	}
-	must(t, EndAll())
-	gone(t, child)
-}
-
-// Kill ends what a process has started in a session of its own: by the group of the process, also after its
-// end, and by descent where there are no groups.
-func TestKillEndsOtherSessions(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "pid")
-	for _, how := range []string{"group", "group, after its end", "descent"} {
+	for how, script := range map[string]string{"session": "sleep 600 & echo $! >" + file + "; wait",
+		"group": escapes(file) + "wait", "group, after its end": escapes(file) + "exit", "descent": escapes(file) + "wait"} {
 		t.Run(how, func(t *testing.T) {
-			then := map[string]string{"group, after its end": "exit"}[how]
-			p := shell(t, escapes(file)+cmp.Or(then, "wait"))
+			p := shell(t, script)
 			if how == "descent" {
 				p.group = nil
-			} else if p.group == nil {
+			} else if p.group == nil && how != "session" {
 				t.Skip("there are no control groups here")
 			}
 			pid := escaped(t, file)
 			if how == "group, after its end" {
 				exitOf(t, p)
 			}
-			if unix.Kill(pid, 0) != nil {
-				t.Fatal("it has ended by itself")
-			}
+			failIf(t, unix.Kill(pid, 0) != nil, "it has ended by itself")
 			must(t, p.Kill())
 			gone(t, pid)
 			if p.group != nil {
-				if _, err := os.Stat(p.group.dir); !os.IsNotExist(err) {
-					t.Error("its group is still there")
-				}
+				_, err := os.Stat(p.group.dir)
+				failIf(t, !os.IsNotExist(err), "its group is still there: %v", err)
 			}
 		})
 	}
+}
+
+// EndAll ends what a process that has ended has left in another session.
+func TestNothingEscapes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	exitOf(t, shell(t, escapes(file)+"sleep 0.1"))
+	child := escaped(t, file)
+	failIf(t, unix.Kill(child, 0) != nil, "it has not escaped")
+	must(t, EndAll())
+	gone(t, child)
 }
 
 // EndStrays ends the processes with the Mark of a scratch directory, and no others.

@@ -320,10 +320,6 @@ func TestWhatIsRefusedBeforeTheFirstBlock(t *testing.T) {
 		"data of the user": {func(f *fixture) {
 			must(t, os.MkdirAll(filepath.Join(f.cache, "scratch/data/precious"), 0o755))
 		}, "is not marked as ours"},
-		"a link for data": {func(f *fixture) {
-			must(t, os.MkdirAll(filepath.Join(f.cache, "scratch"), 0o755))
-			must(t, os.Symlink("/tmp", filepath.Join(f.cache, "scratch/data")))
-		}, "is a link, and is not followed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1, 0)
