@@ -128,24 +128,19 @@ func escaped(t *testing.T, file string) (pid int) {
 
 // A process leads its own session, and has an Exit.
 func TestStart(t *testing.T) {
-	if code := exitOf(t, shell(t, "exit 7")).Code; code != 7 {
-		t.Error(code)
-	}
-	if code := exitOf(t, shell(t, "kill -KILL $$")).Code; code != 137 {
-		t.Error(code)
-	}
+	code := exitOf(t, shell(t, "exit 7")).Code
+	failIf(t, code != 7, "%v", code)
+	code = exitOf(t, shell(t, "kill -KILL $$")).Code
+	failIf(t, code != 137, "%v", code)
 	p := shell(t, "sleep 600")
 	s, err := Stat(p.Pid)
 	failIf(t, err != nil || s.Session != p.Pid || !alive(p), "%+v %v", s, err)
-	if _, err := Start(Command{Argv: []string{"/no/such"}}); err == nil ||
-		!strings.Contains(err.Error(), "start /no/such") {
-		t.Error(err)
-	}
+	_, err = Start(Command{Argv: []string{"/no/such"}})
+	failIf(t, err == nil || !strings.Contains(err.Error(), "start /no/such"), "%v", err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := p.Wait(ctx); err == nil {
-		t.Error("Wait did not end with its context")
-	}
+	_, err = p.Wait(ctx)
+	failIf(t, err == nil, "Wait did not end with its context")
 }
 
 // Processes die with the program that has started them, even if it is killed.
@@ -206,9 +201,8 @@ func TestNothingEscapes(t *testing.T) {
 func TestStrays(t *testing.T) {
 	ours, others := start(t, Command{Argv: []string{"/bin/sleep", "600"}, Scratch: "/test/a"}),
 		start(t, Command{Argv: []string{"/bin/sleep", "600"}, Scratch: "/test/a/b"})
-	if count, err := EndStrays("/test/a"); count != 1 || err != nil {
-		t.Error(count, err)
-	}
+	count, err := EndStrays("/test/a")
+	failIf(t, count != 1 || err != nil, "%v %v", count, err)
 	failIf(t, exitOf(t, ours).Code != 137 || !alive(others), "not those of the scratch directory")
 }
 
@@ -240,9 +234,8 @@ func TestCPU(t *testing.T) {
 		return used >= 300*time.Millisecond
 	})
 	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(p.Pid, &set); err != nil || set.Count() != 1 || !set.IsSet(Allowed()[0]) {
-		t.Error(set, err)
-	}
+	err = unix.SchedGetaffinity(p.Pid, &set)
+	failIf(t, err != nil || set.Count() != 1 || !set.IsSet(Allowed()[0]), "%v %v", set, err)
 	counters, err := Read(p.Pid)
 	failIf(t, err != nil || counters.CPU < used || counters.RSS == 0 || counters.PeakRSS < counters.RSS,
 		"%+v %v", counters, err)
@@ -250,12 +243,10 @@ func TestCPU(t *testing.T) {
 	failIf(t, err != nil || server < counters.CPU, "%v %v", server, err)
 	failIf(t, Ours() != nil && own-before > server/2, "its %v were counted as ours once more: %v", server, own-before)
 	must(t, p.Kill())
-	if _, after, _ := UsedByUs(); after-before < used {
-		t.Errorf("%v of one that has ended are lost: %v", used, after-before)
-	}
-	if _, err := CPU(p.Pid); err == nil {
-		t.Error("a process that has ended has a clock")
-	}
+	_, after, _ := UsedByUs()
+	failIf(t, after-before < used, "%v of one that has ended are lost: %v", used, after-before)
+	_, err = CPU(p.Pid)
+	failIf(t, err == nil, "a process that has ended has a clock")
 }
 
 func TestListeners(t *testing.T) {
@@ -265,20 +256,17 @@ func TestListeners(t *testing.T) {
 			continue // no IPv6
 		}
 		defer l.Close()
-		if found := Listeners(os.Getpid()); !slices.Contains(found, l.Addr().(*net.TCPAddr).AddrPort()) {
-			t.Errorf("%v is not in %v", l.Addr(), found)
-		}
+		found := Listeners(os.Getpid())
+		failIf(t, !slices.Contains(found, l.Addr().(*net.TCPAddr).AddrPort()), "%v is not in %v", l.Addr(), found)
 	}
 }
 
 // One core cannot be split, and the kernel's lists are read with their ranges.
 func TestOneCoreIsNotSplit(t *testing.T) {
-	if server, _, why := Split([][]int{{0, 1}}); server != nil || why != "there is one core to run on (2 CPUs)" {
-		t.Error(server, why)
-	}
-	if found := parseList("0-3,8, 10-11"); !slices.Equal(found, []int{0, 1, 2, 3, 8, 10, 11}) {
-		t.Error(found)
-	}
+	server, _, why := Split([][]int{{0, 1}})
+	failIf(t, server != nil || why != "there is one core to run on (2 CPUs)", "%v %v", server, why)
+	found := parseList("0-3,8, 10-11")
+	failIf(t, !slices.Equal(found, []int{0, 1, 2, 3, 8, 10, 11}), "%v", found)
 }
 
 // The lowest limit of all control groups counts, in v2 and in v1.
@@ -307,12 +295,10 @@ func TestCPULimit(t *testing.T) {
 		mount := "41 31 0:38 / " + groups + " rw,relatime - " + c.mount
 		write(t, root, map[string]string{"self/mountinfo": mount, "self/cgroup": c.path})
 		write(t, groups, c.files)
-		if found := CPULimit(); found != c.want {
-			t.Errorf("%s: %v", name, found)
-		}
-		if throttled, held := Throttled(); throttled != c.throttled || held != c.held {
-			t.Errorf("%s: throttled %d times, %v", name, throttled, held)
-		}
+		found := CPULimit()
+		failIf(t, found != c.want, "%s: %v", name, found)
+		throttled, held := Throttled()
+		failIf(t, throttled != c.throttled || held != c.held, "%s: throttled %d times, %v", name, throttled, held)
 	}
 }
 
