@@ -245,10 +245,11 @@ func TestWhatAKilledRunLeftIsEndedByTheNextOne(t *testing.T) {
 
 func TestStopIsAfterTheBlock(t *testing.T) {
 	f := newFixture(t, 3, 0)
-	c := f.start(1)
+	c := f.start(600)
 	f.waitFor("a block", f.exists("raw/host1/000.partial"))
 	said, err := Stop(f.dir, "host1", c.Process.Pid)
 	failIf(t, err != nil || said != "after block 0", "%s %v", said, err)
+	f.put("finish", "")
 	_ = c.Wait()
 	failIf(t, c.ProcessState.ExitCode() != 130, "exit code %d", c.ProcessState.ExitCode())
 	f.wantThere(0)
@@ -398,23 +399,21 @@ func TestFullDisks(t *testing.T) {
 
 func TestDetached(t *testing.T) {
 	t.Setenv("FAKE_DRIVER", "1")
-	t.Setenv("FAKE_S", "0.3")
 	f := newFixture(t, 1, 0)
 	d := f.detached("host1")
 	// As launch does, without a unit of systemd.
-	begin := func(seconds float64) *exec.Cmd {
-		return f.start(seconds, "detached", "rounds", f.dir, f.cache, "host1")
-	}
+	begin := func() *exec.Cmd { return f.start(600, "detached", "rounds", f.dir, f.cache, "host1") }
 	wantState := func(want string) {
 		t.Helper()
 		got := d.State()
 		failIf(t, !strings.HasPrefix(got, want), "%q and not %q", got, want)
 	}
 	wantState("none")
-	c := begin(0.3)
+	c := begin()
 	f.waitFor("a driver", func() bool { return d.pid() != 0 })
 	wantState("running ")
 	must(t, d.Start()) // it runs
+	f.put("finish", "")
 	must(t, c.Wait())
 	wantState("ended 0\nblock 000\nblock 001")
 	var sums strings.Builder
@@ -428,8 +427,8 @@ func TestDetached(t *testing.T) {
 	wantState("none\nblock 000")
 
 	must(t, os.RemoveAll(f.path("raw/host1/001")))
-	t.Setenv("FAKE_S", "600")
-	c = begin(600)
+	must(t, os.Remove(f.path("finish")))
+	c = begin()
 	f.waitFor("a block", f.exists("raw/host1/001.partial"))
 	go func() { _ = c.Wait() }()
 	for _, want := range []string{"after block 1", "stopped"} {
@@ -440,7 +439,7 @@ func TestDetached(t *testing.T) {
 	failIf(t, f.left() > 0, "processes are left")
 
 	must(t, d.Collected())
-	c = begin(600)
+	c = begin()
 	f.waitFor("a block", f.exists("raw/host1/001.partial"))
 	_ = c.Process.Kill()
 	_ = c.Wait()
