@@ -220,7 +220,6 @@ func (t *There) HangUp() {
 	_ = t.rpc.Close()
 }
 
-// Release hangs up, and ends the lending.
 func (t *There) Release() {
 	_ = t.ask("Release", None{}, &None{}) // the machine may hang up before it answers
 	t.HangUp()
@@ -295,7 +294,6 @@ func (t *There) Loop(a Instant, r *Looped) error                    { return t.a
 func (t *There) Hold(a Held, r *int) error                          { return t.ask("Hold", a, r) }
 func (t *There) LetGo(a Instant, r *Ran) error                      { return t.ask("LetGo", a, r) }
 
-// Call is a call of a method of Machine on a lent machine.
 type Call struct {
 	Method string
 	Args   json.RawMessage
@@ -308,7 +306,6 @@ type Answer struct {
 	Code  int
 }
 
-// Call calls a method of the service, or of its machine.
 func (s *service) Call(c Call, answer *Answer) error {
 	method := reflect.ValueOf(s).MethodByName(c.Method)
 	if !method.IsValid() {
@@ -329,7 +326,6 @@ func (s *service) Call(c Call, answer *Answer) error {
 	return err
 }
 
-// unpack gives the reply, or the error of a host with its exit code.
 func (a *Answer) unpack(host string, reply any) error {
 	switch {
 	case a.Code != 0:

@@ -251,8 +251,8 @@ func TestBorrowIsGivenUp(t *testing.T) {
 
 // A silent driver counts as gone.
 func TestDriverSilent(t *testing.T) {
-	silent(t, 2*time.Second)
-	lent, over := lending(t, 5*time.Second)
+	silent(t, time.Second)
+	lent, over := lending(t, 2*time.Second)
 	at := net.JoinHostPort("127.0.0.2", strconv.Itoa(lent.Port))
 	config, err := secured(lent.Token, driver, at)
 	must(t, err)

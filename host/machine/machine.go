@@ -127,7 +127,6 @@ type (
 	}
 )
 
-// Process is a component on a machine.
 type Process struct {
 	Pid   int
 	on    Machine

@@ -59,10 +59,8 @@ func Describe(dir string) (*record.Facts, error) {
 	return f, nil
 }
 
-// BootID identifies a start of the machine.
 func BootID() string { return proc.Text(proc.Root(), "sys/kernel/random/boot_id") }
 
-// governors returns the frequency governors of all CPUs, each once, "" if the machine does not say.
 func governors() string {
 	var names []string
 	for _, file := range proc.Glob(proc.SysRoot(), "devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor") {

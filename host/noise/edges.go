@@ -15,7 +15,6 @@ import (
 // kernelThread is PF_KTHREAD. Parents do not tell kernel threads: in a container any process may have pid 2.
 const kernelThread = 0x200000
 
-// ours is the CPU time that proc.UsedByUs returns.
 type ours struct{ server, own time.Duration }
 
 // Edge holds the machine's counters at one moment: CPU times and pressure in seconds.

@@ -125,9 +125,8 @@ func TestMaintenance(t *testing.T) {
 		sys := t.TempDir()
 		t.Setenv("TSDUEL_SYS", sys)
 		write(t, sys, "class/dmi/id/product_name", product+"\n")
-		if said := maintenance(); said != want {
-			t.Errorf("%s: %q", product, said)
-		}
+		said := maintenance()
+		failIf(t, said != want, "%s: %q", product, said)
 	}
 	failIf(t, asked != 1, "asked %d times", asked)
 }
@@ -164,12 +163,10 @@ func TestDescribe(t *testing.T) {
 	failIf(t, f.Pin.Reason != "", "%v", f.Pin.Reason)
 	write(t, sys, "devices/cpu_atom/cpus", "0\n") // if there is but one CPU, all are alike
 	const want = "its CPUs are of several kinds or NUMA nodes, and servers may run on any"
-	if reason := described(t).Pin.Reason; len(proc.Allowed()) > 1 && reason != want {
-		t.Error(reason)
-	}
-	if _, err := Describe("/no/such"); err == nil {
-		t.Error("a directory that is not there has a disk")
-	}
+	reason := described(t).Pin.Reason
+	failIf(t, len(proc.Allowed()) > 1 && reason != want, "%v", reason)
+	_, err := Describe("/no/such")
+	failIf(t, err == nil, "a directory that is not there has a disk")
 }
 
 // The canary times its three parts, and leaves no file.
@@ -177,17 +174,14 @@ func TestCanary(t *testing.T) {
 	dir := t.TempDir()
 	c, err := Canary(dir)
 	failIf(t, err != nil || c.CPUS <= 0 || c.MemoryS <= 0 || c.FsyncS <= 0, "%+v %v", c, err)
-	if left, _ := os.ReadDir(dir); len(left) > 0 {
-		t.Error(left)
-	}
+	left, _ := os.ReadDir(dir)
+	failIf(t, len(left) > 0, "%v", left)
 	sys := t.TempDir()
 	t.Setenv("TSDUEL_SYS", sys)
 	write(t, sys, "devices/system/cpu/cpu0/cache/index0/size", "48K\n")
 	write(t, sys, "devices/system/cpu/cpu0/cache/index3/size", "2048K\n")
-	if size := lastLevelCache(); size != 2<<20 {
-		t.Error(size)
-	}
-	if _, err := Canary("/no/such"); err == nil {
-		t.Error("it can write where nothing is")
-	}
+	size := lastLevelCache()
+	failIf(t, size != 2<<20, "%v", size)
+	_, err = Canary("/no/such")
+	failIf(t, err == nil, "it can write where nothing is")
 }

@@ -50,7 +50,6 @@ func Judge(plan *record.Plan, blocks []*record.Block) *record.NoiseReport {
 	return r
 }
 
-// medians returns the run's median of each part of the canary.
 func medians(blocks []*record.Block) record.Canary {
 	var cpu, memory, fsync []float64
 	for _, b := range blocks {
@@ -71,7 +70,6 @@ func median(x []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// judge looks at one block.
 type judge struct {
 	*record.Block
 	*record.Limits
@@ -226,7 +224,6 @@ func (j *judge) phases(host string) {
 	}
 }
 
-// wholeBlock judges what is recorded once a block.
 func (j *judge) wholeBlock() {
 	none, during := record.Phase{}, fmt.Sprintf("during block %d", j.Block.Block)
 	on := func(n *record.Noise, where string) {

@@ -132,9 +132,8 @@ func TestFlags(t *testing.T) {
 	b = block(1, phase("load", "", func(n *record.Noise) { n.StealS, n.ForeignS = 20, new(20.0) }))
 	b.Solo["candidate"] = record.SoloRecord{Canary: &record.Canary{CPUS: 9}}
 	// The last two flags are of the rest of the canary.
-	if states, _, flags := judged(l, b, block(2)); states[1] != record.Valid || len(flags) != 5 {
-		t.Errorf("%v %q", states, flags)
-	}
+	states, _, flags = judged(l, b, block(2))
+	failIf(t, states[1] != record.Valid || len(flags) != 5, "%v %q", states, flags)
 }
 
 // Phases that are too short for clock ticks are judged together by variant.

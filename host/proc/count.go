@@ -113,13 +113,11 @@ func Add(a, b int64) int64 {
 	return a + b
 }
 
-// FS is procfs at Root.
 func FS() procfs.FS {
 	fs, _ := procfs.NewFS(Root()) // if /proc is missing, the first read fails
 	return fs
 }
 
-// Stat is /proc/PID/stat.
 func Stat(pid int) (procfs.ProcStat, error) {
 	p, err := FS().Proc(pid)
 	if err != nil {
@@ -139,7 +137,6 @@ func Processes() (stats []procfs.ProcStat) {
 	return stats
 }
 
-// marked returns the processes with the Mark of a scratch directory.
 func marked(scratch string) (pids []int) {
 	mark := []byte("\x00" + Mark + "=" + scratch + "\x00")
 	for _, s := range Processes() {
@@ -151,7 +148,6 @@ func marked(scratch string) (pids []int) {
 	return pids
 }
 
-// Listeners returns the TCP addresses on which these processes listen.
 func Listeners(pids ...int) (addresses []netip.AddrPort) {
 	inodes := map[uint64]bool{}
 	for _, pid := range pids {
@@ -176,7 +172,6 @@ func Listeners(pids ...int) (addresses []netip.AddrPort) {
 	return addresses
 }
 
-// Files are the open files of a process, and how many it may have open.
 type Files struct{ Open, Most int }
 
 func OpenFiles(pid int) (*Files, error) {

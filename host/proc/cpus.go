@@ -20,7 +20,6 @@ func setOf(cpus []int) *unix.CPUSet {
 	return &set
 }
 
-// Allowed returns the CPUs that this process may run on.
 func Allowed() (cpus []int) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(os.Getpid(), &set) != nil {

@@ -54,14 +54,12 @@ var Ours = sync.OnceValue(func() *Group {
 	return nil
 })
 
-// Leave removes the group at the end of the program.
 func Leave() {
 	if g := Ours(); g != nil {
 		removeGroup(g.dir)
 	}
 }
 
-// removeGroup removes a group without processes, and those in it.
 func removeGroup(dir string) {
 	for _, within := range Glob(dir, "[0-9]*") {
 		_ = os.Remove(within)

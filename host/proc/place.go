@@ -41,7 +41,6 @@ func Place(program, dir string) (path string, err error) {
 	return path, err
 }
 
-// prepare makes an empty directory on a disk whose programs may run.
 func prepare(dir string) error {
 	if err := errors.Join(record.RemoveTree(dir), os.MkdirAll(dir, 0o777)); err != nil {
 		return err
@@ -79,7 +78,6 @@ func writeAnew(program, path string) error {
 	return errors.Join(err, to.Chmod(0o755), to.Close())
 }
 
-// linkBeside links the files beside a program, which it may need.
 func linkBeside(program, dir string) error {
 	program, err := filepath.Abs(program)
 	if err != nil {

@@ -36,12 +36,10 @@ func TestAPlacedProgramIsAFileOfItsOwn(t *testing.T) {
 	open, err := os.Open(first)
 	must(t, err)
 	running := start(t, Command{Argv: []string{"/bin/sleep", "60"}, Stdin: open, Scratch: "/test"})
-	if _, err := os.Stat(filepath.Join(dir, "left")); !os.IsNotExist(err) || first != filepath.Join(dir, "program") {
-		t.Error(first, err)
-	}
-	if code := exitOf(t, start(t, Command{Argv: []string{first}, Scratch: "/test"})).Code; code != 7 {
-		t.Error("it did not find what lies beside it:", code)
-	}
+	_, err = os.Stat(filepath.Join(dir, "left"))
+	failIf(t, !os.IsNotExist(err) || first != filepath.Join(dir, "program"), "%v %v", first, err)
+	code := exitOf(t, start(t, Command{Argv: []string{first}, Scratch: "/test"})).Code
+	failIf(t, code != 7, "it did not find what lies beside it: %v", code)
 	again, other := place(t, program, dir)
 	failIf(t, again != first || other == inode || !alive(running), "%v %v %v", again, other, inode)
 }
@@ -54,10 +52,9 @@ func TestWhatCannotBePlacedIsSaidInASentence(t *testing.T) {
 	refused := func(dir, want string) {
 		t.Helper()
 		var stop *record.Stop
-		if _, err := Place(program, dir); !errors.As(err, &stop) || stop.Code != record.ExitUser ||
-			!strings.Contains(err.Error(), want) {
-			t.Error(err)
-		}
+		_, err := Place(program, dir)
+		failIf(t, !errors.As(err, &stop) || stop.Code != record.ExitUser || !strings.Contains(err.Error(), want),
+			"%v", err)
 	}
 	disk := func(name, options string, flags uintptr) string {
 		dir := filepath.Join(root, name)
@@ -89,9 +86,8 @@ func TestHowAProgramLiesInMemory(t *testing.T) {
 		t.Skip("not to us")
 	}
 	failIf(t, found.Frames < 1 || found.Frames > found.Pages || found.Pages < 20 || found.HugeBytes < 0, "%+v", found)
-	if other := Placed(p.Pid, "/bin/sh"); other.Frames != -1 || other.Pages != -1 {
-		t.Errorf("of a program that it does not run: %+v", other)
-	}
+	other := Placed(p.Pid, "/bin/sh")
+	failIf(t, other.Frames != -1 || other.Pages != -1, "of a program that it does not run: %+v", other)
 	if gone := Placed(1<<30, path); gone != (record.Placed{Frames: -1, Pages: -1, HugeFileBytes: -1, HugeBytes: -1}) {
 		t.Errorf("of a process that is not there: %+v", gone)
 	}

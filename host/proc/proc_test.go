@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -129,24 +128,19 @@ func escaped(t *testing.T, file string) (pid int) {
 
 // A process leads its own session, and has an Exit.
 func TestStart(t *testing.T) {
-	if code := exitOf(t, shell(t, "exit 7")).Code; code != 7 {
-		t.Error(code)
-	}
-	if code := exitOf(t, shell(t, "kill -KILL $$")).Code; code != 137 {
-		t.Error(code)
-	}
+	code := exitOf(t, shell(t, "exit 7")).Code
+	failIf(t, code != 7, "%v", code)
+	code = exitOf(t, shell(t, "kill -KILL $$")).Code
+	failIf(t, code != 137, "%v", code)
 	p := shell(t, "sleep 600")
 	s, err := Stat(p.Pid)
 	failIf(t, err != nil || s.Session != p.Pid || !alive(p), "%+v %v", s, err)
-	if _, err := Start(Command{Argv: []string{"/no/such"}}); err == nil ||
-		!strings.Contains(err.Error(), "start /no/such") {
-		t.Error(err)
-	}
+	_, err = Start(Command{Argv: []string{"/no/such"}})
+	failIf(t, err == nil || !strings.Contains(err.Error(), "start /no/such"), "%v", err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := p.Wait(ctx); err == nil {
-		t.Error("Wait did not end with its context")
-	}
+	_, err = p.Wait(ctx)
+	failIf(t, err == nil, "Wait did not end with its context")
 }
 
 // Processes die with the program that has started them, even if it is killed.
@@ -165,61 +159,50 @@ func TestDiesWithItsParent(t *testing.T) {
 	gone(t, child)
 }
 
-// Kill ends a session; EndAll also ends processes that have left it.
-func TestNothingEscapes(t *testing.T) {
+// Kill ends what a process has started: in its own session, and in another one by the group of the process,
+// also after its end, or by descent where there are no groups.
+func TestKillEndsWhatWasStarted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	p := shell(t, "sleep 600 & echo $! >"+file+"; wait")
-	child := escaped(t, file)
-	must(t, p.Kill())
-	gone(t, child)
-
-	exitOf(t, shell(t, escapes(file)+"sleep 0.1"))
-	child = escaped(t, file)
-	if unix.Kill(child, 0) != nil {
-		t.Fatal("it has not escaped")
-	}
-	must(t, EndAll())
-	gone(t, child)
-}
-
-// Kill ends what a process has started in a session of its own: by the group of the process, also after its
-// end, and by descent where there are no groups.
-func TestKillEndsOtherSessions(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "pid")
-	for _, how := range []string{"group", "group, after its end", "descent"} {
+	for how, script := range map[string]string{"session": "sleep 600 & echo $! >" + file + "; wait",
+		"group": escapes(file) + "wait", "group, after its end": escapes(file) + "exit", "descent": escapes(file) + "wait"} {
 		t.Run(how, func(t *testing.T) {
-			then := map[string]string{"group, after its end": "exit"}[how]
-			p := shell(t, escapes(file)+cmp.Or(then, "wait"))
+			p := shell(t, script)
 			if how == "descent" {
 				p.group = nil
-			} else if p.group == nil {
+			} else if p.group == nil && how != "session" {
 				t.Skip("there are no control groups here")
 			}
 			pid := escaped(t, file)
 			if how == "group, after its end" {
 				exitOf(t, p)
 			}
-			if unix.Kill(pid, 0) != nil {
-				t.Fatal("it has ended by itself")
-			}
+			failIf(t, unix.Kill(pid, 0) != nil, "it has ended by itself")
 			must(t, p.Kill())
 			gone(t, pid)
 			if p.group != nil {
-				if _, err := os.Stat(p.group.dir); !os.IsNotExist(err) {
-					t.Error("its group is still there")
-				}
+				_, err := os.Stat(p.group.dir)
+				failIf(t, !os.IsNotExist(err), "its group is still there: %v", err)
 			}
 		})
 	}
+}
+
+// EndAll ends what a process that has ended has left in another session.
+func TestNothingEscapes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	exitOf(t, shell(t, escapes(file)+"sleep 0.1"))
+	child := escaped(t, file)
+	failIf(t, unix.Kill(child, 0) != nil, "it has not escaped")
+	must(t, EndAll())
+	gone(t, child)
 }
 
 // EndStrays ends the processes with the Mark of a scratch directory, and no others.
 func TestStrays(t *testing.T) {
 	ours, others := start(t, Command{Argv: []string{"/bin/sleep", "600"}, Scratch: "/test/a"}),
 		start(t, Command{Argv: []string{"/bin/sleep", "600"}, Scratch: "/test/a/b"})
-	if count, err := EndStrays("/test/a"); count != 1 || err != nil {
-		t.Error(count, err)
-	}
+	count, err := EndStrays("/test/a")
+	failIf(t, count != 1 || err != nil, "%v %v", count, err)
 	failIf(t, exitOf(t, ours).Code != 137 || !alive(others), "not those of the scratch directory")
 }
 
@@ -251,9 +234,8 @@ func TestCPU(t *testing.T) {
 		return used >= 300*time.Millisecond
 	})
 	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(p.Pid, &set); err != nil || set.Count() != 1 || !set.IsSet(Allowed()[0]) {
-		t.Error(set, err)
-	}
+	err = unix.SchedGetaffinity(p.Pid, &set)
+	failIf(t, err != nil || set.Count() != 1 || !set.IsSet(Allowed()[0]), "%v %v", set, err)
 	counters, err := Read(p.Pid)
 	failIf(t, err != nil || counters.CPU < used || counters.RSS == 0 || counters.PeakRSS < counters.RSS,
 		"%+v %v", counters, err)
@@ -261,12 +243,10 @@ func TestCPU(t *testing.T) {
 	failIf(t, err != nil || server < counters.CPU, "%v %v", server, err)
 	failIf(t, Ours() != nil && own-before > server/2, "its %v were counted as ours once more: %v", server, own-before)
 	must(t, p.Kill())
-	if _, after, _ := UsedByUs(); after-before < used {
-		t.Errorf("%v of one that has ended are lost: %v", used, after-before)
-	}
-	if _, err := CPU(p.Pid); err == nil {
-		t.Error("a process that has ended has a clock")
-	}
+	_, after, _ := UsedByUs()
+	failIf(t, after-before < used, "%v of one that has ended are lost: %v", used, after-before)
+	_, err = CPU(p.Pid)
+	failIf(t, err == nil, "a process that has ended has a clock")
 }
 
 func TestListeners(t *testing.T) {
@@ -276,20 +256,17 @@ func TestListeners(t *testing.T) {
 			continue // no IPv6
 		}
 		defer l.Close()
-		if found := Listeners(os.Getpid()); !slices.Contains(found, l.Addr().(*net.TCPAddr).AddrPort()) {
-			t.Errorf("%v is not in %v", l.Addr(), found)
-		}
+		found := Listeners(os.Getpid())
+		failIf(t, !slices.Contains(found, l.Addr().(*net.TCPAddr).AddrPort()), "%v is not in %v", l.Addr(), found)
 	}
 }
 
 // One core cannot be split, and the kernel's lists are read with their ranges.
 func TestOneCoreIsNotSplit(t *testing.T) {
-	if server, _, why := Split([][]int{{0, 1}}); server != nil || why != "there is one core to run on (2 CPUs)" {
-		t.Error(server, why)
-	}
-	if found := parseList("0-3,8, 10-11"); !slices.Equal(found, []int{0, 1, 2, 3, 8, 10, 11}) {
-		t.Error(found)
-	}
+	server, _, why := Split([][]int{{0, 1}})
+	failIf(t, server != nil || why != "there is one core to run on (2 CPUs)", "%v %v", server, why)
+	found := parseList("0-3,8, 10-11")
+	failIf(t, !slices.Equal(found, []int{0, 1, 2, 3, 8, 10, 11}), "%v", found)
 }
 
 // The lowest limit of all control groups counts, in v2 and in v1.
@@ -318,12 +295,10 @@ func TestCPULimit(t *testing.T) {
 		mount := "41 31 0:38 / " + groups + " rw,relatime - " + c.mount
 		write(t, root, map[string]string{"self/mountinfo": mount, "self/cgroup": c.path})
 		write(t, groups, c.files)
-		if found := CPULimit(); found != c.want {
-			t.Errorf("%s: %v", name, found)
-		}
-		if throttled, held := Throttled(); throttled != c.throttled || held != c.held {
-			t.Errorf("%s: throttled %d times, %v", name, throttled, held)
-		}
+		found := CPULimit()
+		failIf(t, found != c.want, "%s: %v", name, found)
+		throttled, held := Throttled()
+		failIf(t, throttled != c.throttled || held != c.held, "%s: throttled %d times, %v", name, throttled, held)
 	}
 }
 

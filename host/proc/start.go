@@ -113,10 +113,7 @@ func Start(c Command) (*Process, error) {
 	go func() {
 		_ = cmd.Wait() // ProcessState has the exit code
 		state := cmd.ProcessState
-		p.exit = Exit{state.ExitCode(), state.UserTime(), state.SystemTime(), time.Now()}
-		if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			p.exit.Code = 128 + int(status.Signal())
-		}
+		p.exit = Exit{ExitCode(state), state.UserTime(), state.SystemTime(), time.Now()}
 		children.Delete(p.Pid)
 		if p.group != nil {
 			_ = os.Remove(p.group.dir) // unless it has left processes there
@@ -124,6 +121,14 @@ func Start(c Command) (*Process, error) {
 		close(p.ended)
 	}()
 	return p, nil
+}
+
+// ExitCode is that of a shell: 128 + the number of the signal that ended a process.
+func ExitCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
 }
 
 func (p *Process) startHere(cmd *exec.Cmd, c Command) (err error) {

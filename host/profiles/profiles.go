@@ -17,7 +17,6 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// ErrEmpty is the error of a profile without samples.
 var ErrEmpty = errors.New("it has no sample")
 
 // drawn are the values in stacks: ns of CPU, bytes allocated, bytes in use, ns of waiting.
@@ -26,10 +25,8 @@ var drawn = []string{"cpu", "alloc_space", "inuse_space", "delay"}
 // reading matches the functions that make a profile. Stacks leave them out.
 var reading = regexp.MustCompile(`^(runtime|net/http)/pprof\.`)
 
-// Sum is a sum of profiles. Its zero value is empty.
 type Sum struct{ whole *profile.Profile }
 
-// Add adds a profile.
 func (s *Sum) Add(text []byte) error {
 	part, err := profile.ParseData(text)
 	if err != nil {
@@ -84,7 +81,6 @@ func (s *Sum) Write(path string) error {
 		os.WriteFile(path+".pprof", packed.Bytes(), 0o644), os.WriteFile(path+".stacks.json.gz", text.Bytes(), 0o644))
 }
 
-// stacks are a profile by the names of its functions.
 type stacks struct {
 	Period    int64    `json:"period"` // what one sample stands for on average, in the unit of its value
 	Values    []string `json:"values"`

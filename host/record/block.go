@@ -12,7 +12,6 @@ const (
 	InUpgrade  = "upgrade"
 )
 
-// The status of a block.
 const (
 	OK     = "ok"
 	Failed = "failed"

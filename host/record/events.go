@@ -39,7 +39,6 @@ func NewEvents(runDir, raw string, quiet bool) *Events {
 	return &Events{runDir: runDir, raw: raw, quiet: quiet}
 }
 
-// RawDir returns the directory of what a host writes in a run.
 func RawDir(runDir, host string) string { return filepath.Join(runDir, "raw", host) }
 
 // Emit writes an event with its plain line, if it has one.
@@ -72,13 +71,11 @@ func (e *Events) Progress(phase string, done, total int64) {
 	}
 }
 
-// PhaseStart tells that a phase of a block begins.
 func (e *Events) PhaseStart(block int, p Phase) {
 	e.Emit("phase-start", Fields{"block": block, "part": p.Part, "variant": p.Variant, "phase": p.Phase,
 		"query_type": p.QueryType})
 }
 
-// PhaseEnd tells that a phase of a block has ended.
 func (e *Events) PhaseEnd(block int, p Phase) {
 	fields := PhaseFields(p)
 	fields["block"] = block
@@ -156,7 +153,6 @@ func printable(text string) string {
 	}, text)
 }
 
-// rateUnits by phase.
 var rateUnits = map[string]string{"load": "samples/s", "ingest": "samples/s", "query": "queries/s", "data": "lines/s",
 	"exchange": "exchanges/s", "before": "exchanges/s", "after": "exchanges/s", "mixed": "operations/s",
 	"rung": "operations/s"}

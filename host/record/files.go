@@ -29,12 +29,10 @@ type Stop struct {
 
 func (s *Stop) Error() string { return s.Message }
 
-// UserError is an error that the user can repair.
 func UserError(format string, args ...any) error {
 	return &Stop{ExitUser, fmt.Sprintf(format, args...)}
 }
 
-// FailedError is an error that ends the run as failed.
 func FailedError(format string, args ...any) error {
 	return &Stop{ExitFailed, fmt.Sprintf(format, args...)}
 }
@@ -51,7 +49,6 @@ func ReadJSON(path string, v any) error {
 	return nil
 }
 
-// WriteJSON writes v as WriteFile does.
 func WriteJSON(path string, v any) error {
 	text, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
@@ -94,7 +91,6 @@ func CreatePacked(path string) (*Packed, error) {
 	return &Packed{bufio.NewWriterSize(pack, 1<<16), pack, file}, err
 }
 
-// Close writes the rest to the disk.
 func (p *Packed) Close() error {
 	return cmp.Or(p.Flush(), p.pack.Close(), p.file.Sync(), p.file.Close())
 }

@@ -60,7 +60,6 @@ func LoadLent(runDir string, plan *Plan) (*Lent, error) {
 // Topology maps each host of a block to what it runs: client, or roles of components.
 type Topology map[string][]string
 
-// hosts returns the hosts that run a role, sorted.
 func (t Topology) hosts(role string) (hosts []string) {
 	for _, host := range slices.Sorted(maps.Keys(t)) {
 		if slices.Contains(t[host], role) {
@@ -76,7 +75,6 @@ func (t Topology) Clients() []string { return t.hosts("client") }
 // On returns the host that runs a component; "" if one host runs all.
 func (t Topology) On(role string) string { return append(t.hosts(role), "")[0] }
 
-// In returns the plan of a cell.
 func (p *Plan) In(cell string) *Plan {
 	at := slices.IndexFunc(p.Cells, func(c Cell) bool { return c.Name == cell })
 	if at < 0 {
@@ -160,10 +158,8 @@ type Coins struct {
 	Ask   []string `json:"ask"`
 }
 
-// Name returns the name of the block's directory in raw/HOST.
 func (r BlockRow) Name() string { return fmt.Sprintf("%03d", r.Block) }
 
-// Builds says where the binaries are.
 type Builds struct {
 	TSBSBin  string // directory of TSBS's commands
 	Variants map[string]Build
@@ -175,7 +171,6 @@ type Build struct {
 	Components []Built `json:"components"`
 }
 
-// Built is the program of one component.
 type Built struct {
 	Role   string `json:"role"`
 	Binary string `json:"binary"`
@@ -246,7 +241,6 @@ func LoadRows(runDir string) ([]BlockRow, error) {
 	return rows, nil
 }
 
-// LoadBuilds reads build/*.json, and says which variant is not built.
 func LoadBuilds(runDir string, plan *Plan) (*Builds, error) {
 	builds := &Builds{Variants: map[string]Build{}}
 	for _, v := range plan.Variants {

@@ -255,7 +255,6 @@ type Compared struct {
 }
 
 type WorkloadPlan struct {
-	File           string     `json:"file"`
 	UseCase        string     `json:"use_case"`
 	Scale          int        `json:"scale"`
 	Start          time.Time  `json:"start"`

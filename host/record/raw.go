@@ -20,7 +20,6 @@ const (
 	Invalid = "invalid"
 )
 
-// JudgedBlock is valid, invalid or failed.
 type JudgedBlock struct {
 	Block  int      `json:"block"`
 	Kind   string   `json:"kind"`
@@ -113,7 +112,6 @@ type QueryFile struct {
 	Count  int      `json:"count"`
 }
 
-// In returns the files of a cell.
 func (w *Workload) In(cell string) *Workload {
 	if w == nil {
 		return nil
@@ -127,13 +125,11 @@ func (w *Workload) In(cell string) *Workload {
 	return &own
 }
 
-// DataFor returns the loaded data in a format.
 func (w *Workload) DataFor(format string) (DataFile, bool) {
 	files := OfFormat(w.Data, format)
 	return append(files, DataFile{})[0], len(files) > 0
 }
 
-// OfFormat returns the data in a format.
 func OfFormat(files []DataFile, format string) []DataFile {
 	return slices.DeleteFunc(slices.Clone(files), func(f DataFile) bool { return f.Format != format })
 }
@@ -179,13 +175,11 @@ type CalibrationRow struct {
 	SetupS float64 `json:"setup_s"` // of a process, beside its timed work; 0 if the warm-up did not measure it
 }
 
-// TableCell is the place of a pivoted benchmark.
 type TableCell struct {
 	Row    string `json:"row"`
 	Column string `json:"column"`
 }
 
-// Profiles is raw/HOST/profiles/profiles.json.
 type Profiles struct {
 	Schema   int       `json:"schema"`
 	Profiles []Profile `json:"profiles"`

@@ -57,7 +57,6 @@ func NewDetached(runDir, cache, host string, lost ...string) (*Detached, error) 
 	return d, record.PrivateDir(cache)
 }
 
-// Start starts the blocks unless they run.
 func (d *Detached) Start() error {
 	return d.start("rounds", func() error {
 		d.awaitOrphan(startPatience)
@@ -89,10 +88,18 @@ func (d *Detached) start(verb string, prepare func() error, up func() bool) erro
 	if err := d.launch(verb); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(startPatience); !up() && time.Now().Before(deadline); {
-		time.Sleep(20 * time.Millisecond)
-	}
+	waitUntil(startPatience, up)
 	return nil
+}
+
+// waitUntil looks until something is so, for patience at most. It returns whether it is.
+func waitUntil(patience time.Duration, is func() bool) bool {
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
 }
 
 func (d *Detached) programAndLog() (program string, log *os.File, err error) {
@@ -133,11 +140,7 @@ func (d *Detached) Rounds() error {
 		_ = driver.Process.Signal(syscall.SIGTERM)
 	}
 	_ = driver.Wait() // ProcessState has the result
-	code := driver.ProcessState.ExitCode()
-	if status, ok := driver.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		code = 128 + int(status.Signal())
-	}
-	_, writeErr := exit.WriteAt(fmt.Appendf(nil, "%-4d\n", code), 0)
+	_, writeErr := exit.WriteAt(fmt.Appendf(nil, "%-4d\n", proc.ExitCode(driver.ProcessState)), 0)
 	return errors.Join(err, writeErr, exit.Close(), os.Rename(d.file("exit.partial"), d.file("exit")))
 }
 
@@ -233,11 +236,10 @@ func (d *Detached) Stop(ctx context.Context) (outcome string, err error) {
 
 // awaitOrphan waits for a driver whose parent was killed: the kernel has sent it SIGTERM, and it ends its block.
 func (d *Detached) awaitOrphan(patience time.Duration) {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if h, running := holderOf(lockPath()); !running || h.dir != d.runDir {
-			return
-		}
-	}
+	waitUntil(patience, func() bool {
+		h, running := holderOf(lockPath())
+		return !running || h.dir != d.runDir
+	})
 }
 
 // Stop asks the driver of a run to stop after the block that is running; the second time, or between blocks,
@@ -255,14 +257,14 @@ func Stop(runDir, host string, pid int) (outcome string, err error) {
 		return fmt.Sprintf("after block %d", block), nil
 	}
 	_ = syscall.Kill(pid, syscall.SIGTERM)
-	for deadline := time.Now().Add(stopPatience); ; time.Sleep(100 * time.Millisecond) {
-		if now, running := began(pid); !running || now != ticks {
-			return "stopped", nil
-		}
-		if time.Now().After(deadline) {
-			return "still there", nil
-		}
+	ended := waitUntil(stopPatience, func() bool {
+		now, running := began(pid)
+		return !running || now != ticks
+	})
+	if !ended {
+		return "still there", nil
 	}
+	return "stopped", nil
 }
 
 // stopFile requests a stop. A file works wherever the blocks run, and a look at it costs nothing.

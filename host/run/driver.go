@@ -169,7 +169,6 @@ func (d *driver) run(ctx context.Context) error {
 	return nil
 }
 
-// block runs a block unless it is finished.
 func (d *driver) block(ctx context.Context, row record.BlockRow) error {
 	if err := d.tooManyFailed(); err != nil {
 		return err
@@ -237,7 +236,6 @@ func ofCell(cell string) string {
 	return " of cell " + cell
 }
 
-// publish gives a block its name, and tells how it ended.
 func (d *driver) publish(spec record.Spec, b *record.Block) error {
 	if b.Status != record.OK {
 		if err := d.blameFullDisk(b); err != nil {
@@ -322,13 +320,11 @@ func (d *driver) leave(ctx context.Context, err error) int {
 
 func (d *driver) raw(name string) string { return filepath.Join(d.Raw, name) }
 
-// note writes to run.log and to the terminal.
 func (d *driver) note(text string) {
 	d.Events.Log("INFO", text)
 	fmt.Fprintln(os.Stderr, text)
 }
 
-// tell writes an event that belongs to no block.
 func (d *driver) tell(text string) { d.Events.Emit("note", record.Fields{"message": text}) }
 
 func exists(path string) bool {

@@ -53,13 +53,11 @@ func TestARunGoesOnOnTheSameMachine(t *testing.T) {
 	wantIn(t, f.run(t.Context(), 0), "host1 has changed the variable LANG from de_DE to C, the kernel from 2.6.32 to ",
 		", its start (boot id) from b to ")
 	f.wantRan(2)
-	if notes := len(f.events("note")); notes != 1 {
-		t.Errorf("%d notes", notes)
-	}
+	notes := len(f.events("note"))
+	failIf(t, notes != 1, "%d notes", notes)
 	f.run(t.Context(), 0)
-	if notes := len(f.events("note")); notes != 1 {
-		t.Errorf("%d notes", notes)
-	}
+	notes = len(f.events("note"))
+	failIf(t, notes != 1, "%d notes", notes)
 	// Without readable facts, or without blocks, nothing is refused.
 	f.put("raw/host1.json", `{"cpus`)
 	f.run(t.Context(), 0)

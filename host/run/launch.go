@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -31,7 +32,11 @@ func (d *Detached) launch(verb string) error {
 	}
 	// Through a shell: where SELinux is enforcing, systemd may not execute what lies in /var/tmp or a home.
 	argv := append([]string{"/bin/sh", "-c", `exec "$0" "$@"`, program, "detached", verb, d.runDir, d.cache}, d.share...)
-	name, root := "--unit=tsduel-"+strings.TrimPrefix(verb+"-", "rounds-")+filepath.Base(d.runDir), []string{}
+	// OOMPolicy: when the kernel kills a server for its memory, the block fails, and the run must go on.
+	unit := []string{"systemd-run", "--quiet", "--collect",
+		"--unit=tsduel-" + strings.TrimPrefix(verb+"-", "rounds-") + filepath.Base(d.runDir),
+		"--property=KillMode=mixed", "--property=TimeoutStopSec=120", "--property=OOMPolicy=continue"}
+	root := []string{}
 	if os.Geteuid() != 0 {
 		root = []string{"sudo", "-n"}
 	}
@@ -48,22 +53,18 @@ func (d *Detached) launch(verb string) error {
 			_ = command(append(root, "sysctl", "-q", "vm.drop_caches=3")...).Run()
 		}
 		if exists(systemd) {
-			// OOMPolicy: when the kernel kills a server for its memory, the block fails, and the run must go on.
 			// NoNewPrivileges: on a rented machine our user has sudo, and the measured programs must not use it.
 			// Delegate: a user who is not root may make groups of processes in the unit.
-			unit := append(root, "systemd-run", "--quiet", "--collect", name, "--property=Delegate=yes",
+			unit = append(unit, "--property=Delegate=yes",
 				fmt.Sprintf("--uid=%d", os.Getuid()), fmt.Sprintf("--gid=%d", os.Getgid()),
-				"--property=KillMode=mixed", "--property=TimeoutStopSec=120", "--property=OOMPolicy=continue",
 				fmt.Sprintf("--property=NoNewPrivileges=%t", rented && !plan.Host.DropCaches), "--")
-			return command(append(unit, argv...)...).Run()
+			return command(slices.Concat(root, unit, argv)...).Run()
 		}
 	}
 	if endsWithTheSession() {
 		// A lingering user's own units outlive the session.
 		lingers := command("loginctl", "enable-linger").Run()
-		unit := append([]string{"systemd-run", "--user", "--quiet", "--collect", name, "--property=KillMode=mixed",
-			"--property=TimeoutStopSec=120", "--property=OOMPolicy=continue", "--"}, argv...)
-		if lingers == nil && command(unit...).Run() == nil {
+		if lingers == nil && command(slices.Concat(unit, []string{"--user", "--"}, argv)...).Run() == nil {
 			return nil
 		}
 		return record.UserError("this machine ends what a user has started once the user logs out (KillUserProcesses=yes " +

@@ -19,7 +19,7 @@ func TestARunOutlivesTheSessionOrSaysSo(t *testing.T) {
 	must(t, d.launch("rounds"))
 	text, err := os.ReadFile(log)
 	must(t, err)
-	wantIn(t, string(text), "loginctl enable-linger\n", "systemd-run --user ", " -- /bin/sh -c exec \"$0\" \"$@\" ")
+	wantIn(t, string(text), "loginctl enable-linger\n", "systemd-run ", " --user -- /bin/sh -c exec \"$0\" \"$@\" ")
 	t.Setenv("FAKE_REFUSED", "1")
 	wantIn(t, fmt.Sprint(d.launch("rounds")), "this machine ends what a user has started once the user logs out "+
 		"(KillUserProcesses=yes", "'loginctl enable-linger USER'")

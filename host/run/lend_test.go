@@ -139,7 +139,6 @@ func TestLend(t *testing.T) {
 	pid := d.pid()
 	must(t, d.Lend())
 	failIf(t, d.pid() != pid || pid == 0, "%d, then %d", pid, d.pid())
-	if said, err := d.Stop(t.Context()); err != nil || said != "stopped" || d.State() != "none" {
-		t.Error(said, err, d.State())
-	}
+	said, err := d.Stop(t.Context())
+	failIf(t, err != nil || said != "stopped" || d.State() != "none", "%v %v %v", said, err, d.State())
 }

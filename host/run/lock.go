@@ -98,7 +98,6 @@ func lockAll(ctx context.Context, runDir, kind, cache string) ([]*os.File, error
 	return []*os.File{machine, private}, nil
 }
 
-// lockMachine takes the lock of this machine; Close frees it.
 func lockMachine(ctx context.Context, runDir, kind string) (*os.File, error) {
 	path := lockPath()
 	f, err := openLock(path)
@@ -160,7 +159,6 @@ func openLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// isAt says whether an open file is what lies at a path now.
 func isAt(f *os.File, path string) bool {
 	opened, err := f.Stat()
 	current, absent := os.Lstat(path)

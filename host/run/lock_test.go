@@ -20,9 +20,8 @@ func TestALinkInTheLocksPlaceIsNotWrittenThrough(t *testing.T) {
 	must(t, os.WriteFile(victim, []byte("precious"), 0o644))
 	keeps := func() {
 		t.Helper()
-		if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
-			t.Errorf("%q %v", text, err)
-		}
+		text, err := os.ReadFile(victim)
+		failIf(t, err != nil || string(text) != "precious", "%q %v", text, err)
 	}
 	refuses := func(err error) {
 		t.Helper()
@@ -70,9 +69,8 @@ func TestALinkInTheLocksPlaceIsNotWrittenThrough(t *testing.T) {
 	}
 
 	must(t, os.Symlink(victim, filepath.Join(dir, "run.lock")))
-	if _, err := lockCache(t.Context(), dir, "/run", 0); err == nil {
-		t.Error("a link is no lock of a cache")
-	}
+	_, err = lockCache(t.Context(), dir, "/run", 0)
+	failIf(t, err == nil, "a link is no lock of a cache")
 	keeps()
 
 	// A file that was removed meanwhile is made anew.

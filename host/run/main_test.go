@@ -24,7 +24,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// With FAKE_DRIVER the test program is the driver: its blocks start a process and last FAKE_S seconds.
+// With FAKE_DRIVER the test program is the driver: its blocks start a process and last FAKE_S seconds,
+// or until the file finish is in the directory of the run.
 func TestMain(m *testing.M) {
 	if os.Getenv("FAKE_DRIVER") == "" {
 		os.Exit(m.Run())
@@ -62,10 +63,11 @@ func sleepingBlock(ctx context.Context, spec record.Spec) (*record.Block, error)
 		return nil, err
 	}
 	seconds, _ := strconv.ParseFloat(os.Getenv("FAKE_S"), 64)
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(record.Seconds(seconds)):
+	end := time.Now().Add(record.Seconds(seconds))
+	for time.Now().Before(end) && !exists(filepath.Join(spec.RunDir, "finish")) {
+		if err := record.Sleep(ctx, 5*time.Millisecond); err != nil {
+			return nil, err
+		}
 	}
 	return done(spec), nil
 }

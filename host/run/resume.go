@@ -78,7 +78,6 @@ func mendEvents(path string, note func(string)) error {
 	return nil
 }
 
-// blockDirs returns the directories of the published blocks of a host.
 func blockDirs(raw string) []string { return matching(raw, "[0-9][0-9]*[0-9]") }
 
 // matching returns the paths in a directory whose names match. Unlike in Glob, dir may have an asterisk.

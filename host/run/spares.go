@@ -9,7 +9,6 @@ import (
 	"tsduel/host/record"
 )
 
-// causes returns what spoilt a block from outside, by the last judgement.
 func (d *driver) causes(block int) []string {
 	if d.report != nil {
 		for _, judged := range d.report.Blocks {
