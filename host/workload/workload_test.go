@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -274,40 +273,6 @@ func TestWindow(t *testing.T) {
 			t.Errorf("%d hosts: a window of %d and not %d", c.scale, got, c.want)
 		}
 	}
-}
-
-// BenchmarkData makes the data of a run that is planned and built, as data.zst in WORK: RUN_DIR=DIRECTORY
-// WORK=DIRECTORY go test -bench . ./workload
-func BenchmarkData(b *testing.B) {
-	spec, j := benched(b)
-	for b.Loop() {
-		must(b, makeData(b.Context(), spec, j))
-	}
-}
-
-// BenchmarkUnpack unpacks it into feed.lines, which the loader reads.
-func BenchmarkUnpack(b *testing.B) {
-	_, j := benched(b)
-	for b.Loop() {
-		feed, err := os.Create(filepath.Join(filepath.Dir(j.path), "feed.lines"))
-		must(b, err)
-		must(b, errors.Join(unpack(b.Context(), j.path, feed), feed.Close()))
-	}
-}
-
-func benched(b *testing.B) (record.Spec, *job) {
-	runDir := os.Getenv("RUN_DIR")
-	if runDir == "" {
-		b.Skip("RUN_DIR is not set")
-	}
-	plan, err := record.LoadPlan(runDir)
-	must(b, err)
-	builds, err := record.LoadBuilds(runDir, plan)
-	must(b, err)
-	data := plan.Workload.Data[0]
-	return record.Spec{Plan: plan, Builds: builds, Scratch: b.TempDir(), Events: record.NewEvents(b.TempDir(), "", true)},
-		&job{path: filepath.Join(os.Getenv("WORK"), "data.zst"), format: data.Format, start: plan.Workload.Start,
-			end: plan.Workload.End, entries: plan.Workload.Lines}
 }
 
 func TestDifferentDatabasesAreAskedForTheSameHostsAndWindows(t *testing.T) {
