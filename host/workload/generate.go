@@ -261,17 +261,12 @@ func window(plan *record.WorkloadPlan, format string) int {
 
 // unpack writes the content of a zstd file. A wrong checksum is an error.
 func unpack(ctx context.Context, path string, w io.Writer) error {
-	f, err := os.Open(path)
+	in, err := exchange.Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	z, err := zstd.NewReader(f, zstd.WithDecoderMaxWindow(1<<27))
-	if err != nil {
-		return err
-	}
-	defer z.Close()
-	if _, err := io.CopyBuffer(w, reader{ctx, z}, make([]byte, 1<<20)); err != nil {
+	defer in.Close()
+	if _, err := io.CopyBuffer(w, reader{ctx, in}, make([]byte, 1<<20)); err != nil {
 		return fmt.Errorf("unpacking %s: %w", path, err)
 	}
 	return nil
