@@ -108,10 +108,7 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		read := map[string]func(context.Context, string, string) (*workload.Dump, error){
 			"dump": workload.ReadDump, "shape": workload.MakeShape}
 		dump, err := read[name](ctx, args[0], args[1])
-		if err != nil {
-			return 0, err
-		}
-		return 0, json.NewEncoder(os.Stdout).Encode(dump)
+		return 0, printed(dump, err)
 	case name == "load" && len(args) == 0:
 		load, err := formats.LoadOf(os.Getenv)
 		if err != nil {
@@ -122,14 +119,18 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		return 0, get(ctx, name, args)
 	case name == "describe" && len(args) == 1:
 		facts, err := noise.Describe(args[0])
-		if err != nil {
-			return 0, err
-		}
-		encoder := json.NewEncoder(os.Stdout)
-		encoder.SetIndent("", " ")
-		return 0, encoder.Encode(facts)
+		return 0, printed(facts, err)
 	}
 	return 0, errUsage
+}
+
+func printed(value any, err error) error {
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(os.Stdout)
+	encoder.SetIndent("", " ")
+	return encoder.Encode(value)
 }
 
 func detached(ctx context.Context, verb, runDir, cache, host string, more []string) error {

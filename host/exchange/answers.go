@@ -295,12 +295,12 @@ func (o *Operation) chooses() bool {
 func untie(both [2]*answer) {
 	lone := [2]map[float64][]tied{lonePoints(both[0], both[1]), lonePoints(both[1], both[0])}
 	for seconds, mine := range lone[0] {
-		others := lone[1][seconds]
-		if slices.EqualFunc(mine, others, func(a, b tied) bool { return sameValue(a.value, b.value) }) {
-			for n, points := range [2][]tied{mine, others} {
-				for _, lone := range points {
-					both[n].drop(lone.key, seconds)
-				}
+		if !slices.EqualFunc(mine, lone[1][seconds], func(a, b tied) bool { return sameValue(a.value, b.value) }) {
+			continue
+		}
+		for n := range both {
+			for _, p := range lone[n][seconds] {
+				both[n].drop(p.key, seconds)
 			}
 		}
 	}

@@ -65,9 +65,15 @@ func serve(t testing.TB, name string, handler http.HandlerFunc) Side {
 	return Side{Name: name, URL: server.URL}
 }
 
+// saying is a server that answers a text to each request.
+func saying(t testing.TB, name string, text func(r *http.Request) string) Side {
+	t.Helper()
+	return serve(t, name, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, text(r)) })
+}
+
 func steady(t testing.TB, name string) Side {
 	var n atomic.Int64
-	return serve(t, name, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, matrix("2", int(n.Add(1)))) })
+	return saying(t, name, func(*http.Request) string { return matrix("2", int(n.Add(1))) })
 }
 
 // jobOf exchanges so many operations between sides of one database.
@@ -95,42 +101,11 @@ func run(t testing.TB, job Job) *Result {
 }
 
 func TestEachOperationGoesToEverySideInBalancedOrder(t *testing.T) {
-	var mutex sync.Mutex
-	var asked []string
-	logged := func(name string) Side {
-		return serve(t, name, func(w http.ResponseWriter, r *http.Request) {
-			mutex.Lock()
-			asked = append(asked, name+r.URL.Query().Get("n"))
-			if r.URL.Query().Get("db") != "x" {
-				t.Errorf("asked %s", r.URL)
-			}
-			mutex.Unlock()
-			io.WriteString(w, matrix("2", 1))
-		})
-	}
-	file, err := OpenQueries(queryFile(t, 100), 10, "&db=x", false)
-	must(t, err)
-	result := run(t, Job{Sides: asking(file, logged("B"), logged("C")), Until: Until{Count: 5}})
-	if got := strings.Join(asked, " "); got != "B10 C10 C11 B11 C12 B12 B13 C13 B14 C14" {
-		t.Errorf("asked %s", got)
-	}
-	if len(result.Exchanges) != 5 || result.Sides[1].Compared != 5 || result.Differences != 0 ||
-		result.Stopped != "" || result.ClientCPU <= 0 {
-		t.Errorf("%+v", result)
-	}
-	for k, e := range result.Exchanges {
-		if e.NS[0] <= 0 || e.NS[1] <= 0 || e.Bytes == 0 || e.Order != []string{"01", "10", "10", "01", "01"}[k] {
-			t.Errorf("exchange %d is %+v", k, e)
-		}
-	}
-}
-
-func TestWhoIsAskedAndReadFirstIsForTheCallerToSay(t *testing.T) {
 	var asked, read []string
 	logged := func(name string) Side {
-		side := serve(t, name, func(w http.ResponseWriter, _ *http.Request) {
-			asked = append(asked, name)
-			io.WriteString(w, matrix("2", 1))
+		side := saying(t, name, func(r *http.Request) string {
+			asked = append(asked, name+r.URL.Query().Get("n")+r.URL.Query().Get("db"))
+			return matrix("2", 1)
 		})
 		side.Used = func() (Used, error) {
 			read = append(read, name)
@@ -138,14 +113,31 @@ func TestWhoIsAskedAndReadFirstIsForTheCallerToSay(t *testing.T) {
 		}
 		return side
 	}
-	job := jobOf(t, 4, logged("B"), logged("C"))
-	job.Ask, job.Read = []int{1, 0}, []int{1, 0}
-	result := run(t, job)
-	if got := strings.Join(asked, ""); got != "CBBCBCCB" || result.Exchanges[0].Order != "10" {
-		t.Errorf("asked %s, %+v", got, result.Exchanges[0])
-	}
-	if got := strings.Join(read, ""); got != "CBCB" {
-		t.Errorf("read %s", got)
+	for _, c := range []struct {
+		first               []int // to be asked and read
+		asked, read, orders string
+	}{
+		{nil, "B10x C10x C11x B11x C12x B12x B13x C13x B14x C14x", "B C B C", "01 10 10 01 01"},
+		{[]int{1, 0}, "C10x B10x B11x C11x B12x C12x C13x B13x C14x B14x", "C B C B", "10 01 01 10 10"},
+	} {
+		file, err := OpenQueries(queryFile(t, 100), 10, "&db=x", false)
+		must(t, err)
+		asked, read = nil, nil
+		result := run(t, Job{Sides: asking(file, logged("B"), logged("C")), Until: Until{Count: 5},
+			Ask: c.first, Read: c.first})
+		if strings.Join(asked, " ") != c.asked || strings.Join(read, " ") != c.read {
+			t.Errorf("asked %s, read %s", asked, read)
+		}
+		var orders []string
+		for k, e := range result.Exchanges {
+			if orders = append(orders, e.Order); e.NS[0] <= 0 || e.NS[1] <= 0 || e.Bytes == 0 {
+				t.Errorf("exchange %d is %+v", k, e)
+			}
+		}
+		if strings.Join(orders, " ") != c.orders || result.Sides[1].Compared != 5 || result.Differences != 0 ||
+			result.Stopped != "" || result.ClientCPU <= 0 {
+			t.Errorf("%+v", result)
+		}
 	}
 }
 
@@ -175,12 +167,11 @@ func TestOrdersAreBalanced(t *testing.T) {
 }
 
 func TestOneAnswerInAThousandIsFoundAndKeptWithBothBodies(t *testing.T) {
-	changed := serve(t, "candidate", func(w http.ResponseWriter, r *http.Request) {
-		value := "2"
+	changed := saying(t, "candidate", func(r *http.Request) string {
 		if r.URL.Query().Get("n") == "777" {
-			value = "2.00001"
+			return matrix("2.00001", 7)
 		}
-		io.WriteString(w, matrix(value, 7))
+		return matrix("2", 7)
 	})
 	job := jobOf(t, 1000, steady(t, "baseline"), changed)
 	job.MostDifferences = 100
@@ -198,7 +189,7 @@ func TestOneAnswerInAThousandIsFoundAndKeptWithBothBodies(t *testing.T) {
 }
 
 func TestAPhaseThatDiffersThroughoutStopsEarly(t *testing.T) {
-	wrong := serve(t, "candidate", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, matrix("3", 1)) })
+	wrong := saying(t, "candidate", func(*http.Request) string { return matrix("3", 1) })
 	job := jobOf(t, 1000, steady(t, "baseline"), wrong)
 	job.MostDifferences = 100
 	result := run(t, job)
@@ -208,8 +199,8 @@ func TestAPhaseThatDiffersThroughoutStopsEarly(t *testing.T) {
 }
 
 func TestAnAnswerWithoutDataIsCounted(t *testing.T) {
-	empty := serve(t, "candidate", func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result": [ ]}}`)
+	empty := saying(t, "candidate", func(*http.Request) string {
+		return `{"status":"success","data":{"resultType":"matrix","result": [ ]}}`
 	})
 	result := run(t, jobOf(t, 3, steady(t, "baseline"), empty))
 	if result.Sides[0].Empty != 0 || result.Sides[1].Empty != 3 || result.Differences != 3 {
@@ -536,12 +527,11 @@ func TestAnswersOfDifferentDatabasesAreComparedAsFarAsTheyAgree(t *testing.T) {
 }
 
 func TestEachSideIsAskedInItsOwnWordsAndTheShorterFileEndsThePhase(t *testing.T) {
-	candidate := serve(t, "candidate", func(w http.ResponseWriter, r *http.Request) {
+	candidate := saying(t, "candidate", func(r *http.Request) string {
 		if r.URL.Query().Get("n") == "2" {
-			io.WriteString(w, matrix("9", 1))
-			return
+			return matrix("9", 1)
 		}
-		io.WriteString(w, matrix("2", 1))
+		return matrix("2", 1)
 	})
 	sides := asking(source(t, 10), steady(t, "baseline"), candidate)
 	other, err := OpenQueries(queryFile(t, 6), 2, "", false)
@@ -554,21 +544,6 @@ func TestEachSideIsAskedInItsOwnWordsAndTheShorterFileEndsThePhase(t *testing.T)
 	}
 	if result.Differences != 1 || result.First.Query != "GET /q?n=0\nGET /q?n=2" {
 		t.Errorf("%d differ, the first: %+v", result.Differences, result.First)
-	}
-}
-
-// The cost of a comparison, off the clock: answers of one database are parsed only if their bytes differ.
-func BenchmarkCompare(b *testing.B) {
-	answer := []byte(strings.Replace(matrix("2", 1), `[60,"1"],`, strings.Repeat(`[60,"1.2345"],`, 8000/14), 1))
-	for _, level := range []Level{Whole, Values, Data} {
-		b.Run("level="+string(level), func(b *testing.B) {
-			reading := Reading{Answers: "prometheus", Volatile: volatile, Level: level}
-			for b.Loop() {
-				if what := differing(reading, reading, answer, answer); what != "" {
-					b.Fatal(what)
-				}
-			}
-		})
 	}
 }
 
@@ -598,4 +573,19 @@ func BenchmarkOperation(b *testing.B) {
 		b.ReportMetric(float64(result.Elapsed.Nanoseconds())/float64(2*b.N), "ns/operation")
 		b.ReportMetric(float64(result.ClientCPU)/float64(2*b.N), "process-cpu-ns/operation")
 	})
+}
+
+func TestReplicasTakeOperationsInTurn(t *testing.T) {
+	var asked [3]atomic.Int64
+	var urls [3]string
+	for i := range asked {
+		urls[i] = saying(t, "", func(*http.Request) string {
+			asked[i].Add(1)
+			return matrix("2", 1)
+		}).URL
+	}
+	result := run(t, jobOf(t, 8, Side{URL: urls[0] + "," + urls[1]}, Side{URL: urls[2]}))
+	if result.Stopped != "" || asked[0].Load() != 4 || asked[1].Load() != 4 || asked[2].Load() != 8 {
+		t.Errorf("stopped %q, asked %v", result.Stopped, &asked)
+	}
 }

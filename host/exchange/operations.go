@@ -57,7 +57,7 @@ func OpenQueries(path string, skip int, arguments string, around bool) (Source, 
 }
 
 func (q *queries) open() error {
-	file, err := open(q.path)
+	file, err := os.Open(q.path)
 	if err == nil {
 		q.Closer, q.decoder = file, gob.NewDecoder(bufio.NewReaderSize(file, 1<<20))
 	}
@@ -115,7 +115,7 @@ type batches struct {
 
 // OpenBatches reads a file of lines, perhaps .zst, as POST requests to `path` of `size` lines each.
 func OpenBatches(file, path string, size int) (Source, error) {
-	data, err := open(file)
+	data, err := Open(file)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,8 @@ func (p packed) Close() error {
 	return p.file.Close()
 }
 
-func open(path string) (io.ReadCloser, error) {
+// Open opens a file of lines, perhaps .zst.
+func Open(path string) (io.ReadCloser, error) {
 	file, err := os.Open(path)
 	if err != nil || !strings.HasSuffix(path, ".zst") {
 		return file, err

@@ -144,13 +144,8 @@ func influxed() Parser {
 			return errors.New("no measurement with fields")
 		}
 		row := &rows.Rows[0]
-		s := Sample{MS: InfluxMS(row.Timestamp), Metric: row.Measurement, Labels: func(yield func(_, _ string) bool) {
-			for _, tag := range row.Tags {
-				if !yield(tag.Key, tag.Value) {
-					return
-				}
-			}
-		}}
+		s := Sample{MS: influxMS(row.Timestamp), Metric: row.Measurement, Labels: labels(row.Tags,
+			func(tag *influx.Tag) (key, value string) { return tag.Key, tag.Value })}
 		for _, field := range row.Fields {
 			s.Field, s.Series = field.Key, series^maphash.String(seed, field.Key)
 			if err := to.add(&s); err != nil {
@@ -204,7 +199,7 @@ func numbers(to *Sink, line []byte, end int, series uint64) (done bool, err erro
 		return false, nil
 	}
 	metric, tags, _ := strings.Cut(textOf(line[:end]), ",")
-	s := Sample{MS: InfluxMS(unixes), Metric: metric, Labels: func(yield func(_, _ string) bool) {
+	s := Sample{MS: influxMS(unixes), Metric: metric, Labels: func(yield func(_, _ string) bool) {
 		for tag := range strings.SplitSeq(tags, ",") {
 			if key, value, _ := strings.Cut(tag, "="); key != "" && !yield(key, value) {
 				return
@@ -220,26 +215,34 @@ func numbers(to *Sink, line []byte, end int, series uint64) (done bool, err erro
 	return true, nil
 }
 
-// InfluxMS tells the unit of a timestamp by its size, as VictoriaMetrics does.
-func InfluxMS(at int64) int64 {
-	unit := influxUnit(at)
-	if unit < 0 {
-		return at * -unit
-	}
-	return at / unit
+// influxMS tells the unit of a timestamp by its size, as VictoriaMetrics does.
+func influxMS(at int64) int64 {
+	units, ms := influxUnit(at)
+	return at / units * ms
 }
 
-// influxUnit is how many units a millisecond has; of seconds, minus the milliseconds that a unit has.
-func influxUnit(at int64) int64 {
+// influxUnit says how many units are so many milliseconds: a unit is a nanosecond, ..., or a second.
+func influxUnit(at int64) (units, ms int64) {
 	switch {
 	case at >= 1e17:
-		return 1e6
+		return 1e6, 1
 	case at >= 1e14:
-		return 1e3
+		return 1e3, 1
 	case at >= 1e11:
-		return 1
+		return 1, 1
 	}
-	return -1e3
+	return 1, 1e3
+}
+
+// labels are the tags that have a key.
+func labels[T any](tags []T, pair func(*T) (key, value string)) iter.Seq2[string, string] {
+	return func(yield func(_, _ string) bool) {
+		for i := range tags {
+			if key, value := pair(&tags[i]); key != "" && !yield(key, value) {
+				return
+			}
+		}
+	}
 }
 
 func exposed() Parser {
@@ -257,13 +260,7 @@ func exposed() Parser {
 		for _, tag := range row.Tags {
 			s.Series ^= pair(tag.Key, tag.Value)
 		}
-		s.Labels = func(yield func(_, _ string) bool) {
-			for _, tag := range row.Tags {
-				if !yield(tag.Key, tag.Value) {
-					return
-				}
-			}
-		}
+		s.Labels = labels(row.Tags, func(tag *prometheus.Tag) (key, value string) { return tag.Key, tag.Value })
 		return to.add(&s)
 	}
 }
@@ -298,13 +295,12 @@ func exported() Parser {
 			}
 			s.Series ^= pair(textOf(tag.Key), textOf(tag.Value))
 		}
-		s.Labels = func(yield func(_, _ string) bool) {
-			for _, tag := range row.Tags {
-				if len(tag.Key) > 0 && string(tag.Key) != "__name__" && !yield(textOf(tag.Key), textOf(tag.Value)) {
-					return
-				}
+		s.Labels = labels(row.Tags, func(tag *vmimport.Tag) (key, value string) {
+			if key = textOf(tag.Key); key == "__name__" {
+				key = ""
 			}
-		}
+			return key, textOf(tag.Value)
+		})
 		for i, ms := range row.Timestamps {
 			if math.IsNaN(row.Values[i]) {
 				to.Numberless++

@@ -125,14 +125,13 @@ func (l Load) work(ctx context.Context, url string, batches <-chan exchange.Oper
 
 // report writes a line a second until the load has ended.
 func (l Load) report(out io.Writer, begin time.Time, samples, rows *atomic.Int64, ended <-chan struct{}) {
-	second := time.NewTicker(time.Second)
-	defer second.Stop()
+	second := time.Tick(time.Second)
 	var lastSamples, lastRows int64
 	for {
 		select {
 		case <-ended:
 			return
-		case now := <-second.C:
+		case now := <-second:
 			s, r, all := samples.Load(), rows.Load(), now.Sub(begin).Seconds()
 			fmt.Fprintf(out, "%d,%d,%d,%.2f,%d,%d,%.2f\n", now.Unix(), s-lastSamples, s, float64(s)/all, r-lastRows, r,
 				float64(r)/all)

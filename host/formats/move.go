@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/VictoriaMetrics/VictoriaMetrics/lib/protoparser/prometheus"
 )
@@ -23,13 +24,12 @@ func Moved(to, line []byte, format string, ms int64) ([]byte, error) {
 	if err != nil {
 		return to, ErrUntimed
 	}
-	if unit := influxUnit(at); unit < 0 {
-		at += ms / -unit
-	} else {
-		at += ms * unit
-	}
+	units, each := influxUnit(at)
+	at += ms * units / each
 	return strconv.AppendInt(append(to, line[:end]...), at, 10), nil
 }
+
+var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func movedText(to, line []byte, ms int64) ([]byte, error) {
 	row, err := one(&prometheus.Rows{}, line)
@@ -43,17 +43,7 @@ func movedText(to, line []byte, ms int64) ([]byte, error) {
 			open = '{'
 		}
 		to = append(append(append(to, open), tag.Key...), '=', '"')
-		for _, c := range []byte(tag.Value) {
-			switch c {
-			case '\n':
-				to = append(to, `\n`...)
-				continue
-			case '"', '\\':
-				to = append(to, '\\')
-			}
-			to = append(to, c)
-		}
-		to = append(to, '"')
+		to = append(append(to, escape.Replace(tag.Value)...), '"')
 	}
 	if len(row.Tags) > 0 {
 		to = append(to, '}')

@@ -104,11 +104,6 @@ func BenchmarkPanics(b *testing.B) { panic("index out of range") }
 func BenchmarkLeaves(b *testing.B) { os.Exit(0) }
 func BenchmarkSleeps(b *testing.B) { time.Sleep(time.Hour) }
 func BenchmarkSpins(b *testing.B)  { for { spin(1000) } }
-
-// Well in the warm-up, and not alone.
-func BenchmarkTurns(b *testing.B) {
-	if b.N == 3 { b.Fatal("three of them") }
-}
 `
 
 // built is the directory of the binaries, "" before they are built.
@@ -152,7 +147,7 @@ type run struct {
 	record.Spec
 }
 
-func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int) *run {
+func newRun(t *testing.T, bench string, allocs ...int) *run {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts benchmarks")
@@ -168,9 +163,6 @@ func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int
 		plan.Variants = append(plan.Variants, record.Variant{Name: name, Package: "./work", Bench: bench,
 			Components: []record.Component{{Role: "bench"}}})
 		builds.Variants[name] = record.Build{Binary: found[allocs[i]]}
-	}
-	if change != nil {
-		change(plan)
 	}
 	dir, scratch := t.TempDir(), t.TempDir()
 	raw := filepath.Join(dir, "raw")
@@ -234,7 +226,7 @@ func (r *run) text(name string) string {
 // Each benchmark runs once in its own process and clean directory, with equal operations for all variants, in
 // an order drawn for the block. Benchmarks of one variant alone run too.
 func TestMeasuredBlock(t *testing.T) {
-	r := newRun(t, "^Benchmark(Work|Reads)$", nil, 10, 11).begin()
+	r := newRun(t, "^Benchmark(Work|Reads)$", 10, 11).begin()
 	counts := map[string]int64{}
 	for _, row := range r.Calibration.Rows {
 		if counts[row.Row] = row.Count; row.Parts != 1 {
@@ -292,7 +284,7 @@ func TestMeasuredBlock(t *testing.T) {
 // A benchmark with a short set-up runs in short turns, B C C B. One with a long set-up does not. Each process runs its
 // own copy of its binary, under the same path for all variants, even with one binary (A/A).
 func TestTurns(t *testing.T) {
-	r := newRun(t, "^Benchmark(Work|Slow)$/^(spin|setup)$", nil, 10, 10)
+	r := newRun(t, "^Benchmark(Work|Slow)$/^(spin|setup)$", 10, 10)
 	r.Plan.GoBench.Seconds = 0.35
 	r.begin()
 	for _, variant := range r.Row.Order {
@@ -359,7 +351,7 @@ func TestTurns(t *testing.T) {
 
 // What a benchmark has started in a session of its own does not run beside the next process, nor afterwards.
 func TestNothingRunsBesideTheNextTurn(t *testing.T) {
-	r := newRun(t, "^BenchmarkEscapes$", nil, 10, 11).begin()
+	r := newRun(t, "^BenchmarkEscapes$", 10, 11).begin()
 	r.good(r.block(1, "measured"))
 	if left, err := proc.EndStrays(r.Scratch); left > 0 || err != nil {
 		t.Errorf("%d are left, %v", left, err)
@@ -380,16 +372,15 @@ func TestWhatMeasuredNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bench, what := "^Benchmark"+name+"$", "the warm-up of"
-			r := newRun(t, bench, func(p *record.Plan) {
-				switch name {
-				case "Sleeps":
-					p.Watchdog.IdleS = 2
-				case "Spins":
-					p.Watchdog.SilentS = 2
-				case "Nothing":
-					what = "the pattern"
-				}
-			}, 10)
+			r := newRun(t, bench, 10)
+			switch name {
+			case "Sleeps":
+				r.Plan.Watchdog.IdleS = 2
+			case "Spins":
+				r.Plan.Watchdog.SilentS = 2
+			case "Nothing":
+				what = "the pattern"
+			}
 			b := r.block(0, "warmup")
 			if len(b.Failures) != 1 || b.Status != record.Failed {
 				t.Fatalf("block %+v", b)
@@ -413,7 +404,7 @@ func TestWhatMeasuredNothing(t *testing.T) {
 // A rule of require is checked after each process. The block fails at once, and the check says what is
 // missing.
 func TestRequired(t *testing.T) {
-	r := newRun(t, "^BenchmarkReads$", nil, 10, 11).begin()
+	r := newRun(t, "^BenchmarkReads$", 10, 11).begin()
 	r.Plan.GoBench.Require = []record.Require{{Output: "rows=([0-9]+)"}, {Metric: "ns/op"}}
 	r.good(r.block(0, "warmup"))
 	r.good(r.block(1, "measured"))
@@ -433,7 +424,7 @@ func TestRequired(t *testing.T) {
 
 // A failed candidate leaves the block, and the others go on. After a failed baseline nothing goes on.
 func TestFailureIsItsVariantsAlone(t *testing.T) {
-	r := newRun(t, "^BenchmarkWork$/^(spin|alloc)$", nil, 10, 11, 10).begin()
+	r := newRun(t, "^BenchmarkWork$/^(spin|alloc)$", 10, 11, 10).begin()
 	for i, row := range r.Calibration.Rows {
 		if row.Row == "Work/alloc" {
 			r.Calibration.Rows[i].Names["candidate"] = "BenchmarkPanics"
@@ -457,14 +448,14 @@ func TestFailureIsItsVariantsAlone(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := newRun(t, "^BenchmarkSpins$", nil, 10).refused(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := newRun(t, "^BenchmarkSpins$", 10).refused(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }
 
 // A directory without our marker is not wiped, and is a UserError.
 func TestForeignDirectory(t *testing.T) {
-	r := newRun(t, "^BenchmarkWork$", nil, 10)
+	r := newRun(t, "^BenchmarkWork$", 10)
 	mine := filepath.Join(r.Scratch, "bench", "mine")
 	must(t, os.MkdirAll(mine, 0o755))
 	stop, ok := errors.AsType[*record.Stop](r.refused(t.Context()))
@@ -477,7 +468,8 @@ func TestForeignDirectory(t *testing.T) {
 
 // Profiles have the rows of all variants, with equal operations, merged into one by variant and kind.
 func TestProfiles(t *testing.T) {
-	r := newRun(t, "^BenchmarkWork$", func(p *record.Plan) { p.GoBench.Profile = []string{"cpu", "mem"} }, 10, 11).begin()
+	r := newRun(t, "^BenchmarkWork$", 10, 11).begin()
+	r.Plan.GoBench.Profile = []string{"cpu", "mem"}
 	for i := range r.Calibration.Rows { // not as many as this machine does in a time: 20,000 allocate 200 MB
 		r.Calibration.Rows[i].Count, r.Calibration.Rows[i].Parts = 20_000, 1
 	}

@@ -94,22 +94,25 @@ type stream struct {
 // cannot be reached, all operations have failed.
 func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var streams []*stream
 	var reading sync.WaitGroup
+	defer func() {
+		cancel()
+		reading.Wait()
+		for _, s := range streams {
+			s.close()
+		}
+	}()
 	for _, planned := range job.Streams {
 		s, err := job.open(planned)
 		if err != nil {
 			return nil, totals, err
 		}
-		defer s.close()
+		streams, results = append(streams, s), append(results, newResult())
 		if err := s.prepare(ctx, planned, &reading); err != nil {
 			return nil, totals, err
 		}
-		streams, results = append(streams, s), append(results, newResult())
 	}
-	defer reading.Wait()
-	defer cancel()
 	// As for exchanges: no garbage collection within a phase, unless the memory grows beyond 1 GiB.
 	runtime.GC()
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30))

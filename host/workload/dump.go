@@ -139,11 +139,12 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 		source, out = bufio.NewReaderSize(io.TeeReader(source, out), 1<<20), io.Discard
 	}
 	text, err := unpacked(source)
-	all := &counted{Reader: text}
-	if buffered := bufio.NewReaderSize(all, 1<<16); err == nil && isNative(buffered) {
-		text, err = newNatives(buffered)
-	} else {
-		text = buffered
+	var all counted
+	if err == nil {
+		buffered := bufio.NewReaderSize(io.TeeReader(text, &all), 1<<16)
+		if text = buffered; isNative(buffered) {
+			text, err = newNatives(buffered)
+		}
 	}
 	if err != nil {
 		return record.UserError("%s: it is damaged: %v; make the file anew", r.path, err)
@@ -200,22 +201,18 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 	if r.sink.Samples == 0 {
 		return record.UserError("%s: it has no samples; workload.file needs at least one line of data", r.path)
 	}
-	if r.asIs && r.Bytes != all.bytes {
+	if r.asIs && r.Bytes != int64(all) {
 		return errPackAnew
 	}
 	return errors.Join(to.Flush(), packed.Close())
 }
 
-// counted counts what is read.
-type counted struct {
-	io.Reader
-	bytes int64
-}
+// counted counts the bytes that are written to it.
+type counted int64
 
-func (c *counted) Read(into []byte) (n int, err error) {
-	n, err = c.Reader.Read(into)
-	c.bytes += int64(n)
-	return n, err
+func (c *counted) Write(text []byte) (int, error) {
+	*c += counted(len(text))
+	return len(text), nil
 }
 
 // unpacked looks at the first bytes: gzip, zstd, or plain text.

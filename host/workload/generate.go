@@ -25,30 +25,20 @@ import (
 
 // TSBS's generators print their errors among the data and exit with 0, so what they write is counted.
 
-// shape is how the data of a format is written.
-type shape struct {
-	unit      string // what is counted: lines or samples
-	lineBytes int    // of one point of one host, roughly, at most
-}
+// isFramed says whether TSBS writes a format as messages of one sample each, and not as lines.
+func isFramed(format string) bool { return format == "prometheus" }
 
-func shapeOf(format string) shape {
-	if format == "prometheus" {
-		return shape{"samples", 2500}
+// unitOf is what is counted in a format's data.
+func unitOf(format string) string {
+	if isFramed(format) {
+		return "samples"
 	}
-	return shape{"lines", 360}
+	return "lines"
 }
 
-// entries returns the number of its units in data of these sizes.
-func (s shape) entries(lines, samples int64) int64 {
-	if s.unit == "samples" {
-		return samples
-	}
-	return lines
-}
-
-// counter returns a function that counts the units in consecutive pieces of a text.
-func (s shape) counter() func(text []byte) int64 {
-	if s.unit == "samples" {
+// counterOf returns a function that counts the units in consecutive pieces of a text.
+func counterOf(format string) func(text []byte) int64 {
+	if isFramed(format) {
 		return new(framed).count
 	}
 	return func(text []byte) int64 { return int64(bytes.Count(text, []byte{'\n'})) }
@@ -142,9 +132,8 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	if err != nil {
 		return err
 	}
-	shape := shapeOf(j.format)
 	tell := func(entries int64) { spec.Events.Progress("data", entries, j.entries) }
-	data := &content{count: shape.counter(), tell: tell}
+	data := &content{count: counterOf(j.format), tell: tell}
 	var end ending
 	to := &lineWriter{to: io.MultiWriter(z, data, &end), changes: changesOf(j)}
 	code, complaints := 0, []byte(nil)
@@ -163,7 +152,7 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	}
 	if code != 0 || data.entries != j.entries {
 		return record.FailedError("tsbs_generate_data wrote %d %s instead of %d (exit code %d)%s; nothing was kept",
-			data.entries, shape.unit, j.entries, code, firstError(complaints, end))
+			data.entries, unitOf(j.format), j.entries, code, firstError(complaints, end))
 	}
 	j.made = file{ContentBytes: data.bytes}
 	return j.publish(partial)
@@ -251,7 +240,11 @@ func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 // window returns the size of zstd's window: it must reach back one time step, to the last line of the same
 // host with the same tags. A smaller window is faster, since it stays in the processor's cache.
 func window(plan *record.WorkloadPlan, format string) int {
-	step := float64(shapeOf(format).lineBytes) * float64(plan.Lines) * plan.IntervalS / plan.End.Sub(plan.Start).Seconds()
+	lineBytes := 360.0 // of one point of one host, roughly, at most
+	if isFramed(format) {
+		lineBytes = 2500
+	}
+	step := lineBytes * float64(plan.Lines) * plan.IntervalS / plan.End.Sub(plan.Start).Seconds()
 	size := 1 << 20
 	for size < 1<<27 && float64(size) < step*5/4 { // zstd unpacks more than 128 MiB only with an option
 		size <<= 1
@@ -261,17 +254,12 @@ func window(plan *record.WorkloadPlan, format string) int {
 
 // unpack writes the content of a zstd file. A wrong checksum is an error.
 func unpack(ctx context.Context, path string, w io.Writer) error {
-	f, err := os.Open(path)
+	in, err := exchange.Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	z, err := zstd.NewReader(f, zstd.WithDecoderMaxWindow(1<<27))
-	if err != nil {
-		return err
-	}
-	defer z.Close()
-	if _, err := io.CopyBuffer(w, reader{ctx, z}, make([]byte, 1<<20)); err != nil {
+	defer in.Close()
+	if _, err := io.CopyBuffer(w, reader{ctx, in}, make([]byte, 1<<20)); err != nil {
 		return fmt.Errorf("unpacking %s: %w", path, err)
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"io"
 	"math/rand/v2"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,9 +43,7 @@ func TestANativeExportIsReadAsLinesOfJSON(t *testing.T) {
 			strings.Join(d.Names, "") != "queue_length" {
 			t.Errorf("%+v", d)
 		}
-		var lines bytes.Buffer
-		must(t, unpack(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), &lines))
-		first, _, _ := strings.Cut(lines.String(), "\n")
+		first, _, _ := strings.Cut(linesIn(t, cache, d), "\n")
 		if want := `{"metric":{"__name__":"queue_length","instance":"a","path":"a \"b\\c\n"},"values":[0.5,1.3,-2],` +
 			`"timestamps":[1749513600000,1749513610000,1749513620000]}`; first != want {
 			t.Errorf("got %s", first)

@@ -23,13 +23,8 @@ func ownQueries(runDir, to string, j *job) error {
 	if err != nil {
 		return err
 	}
-	return writeRequests(to, j.entries, requests)
-}
-
-// writeRequests writes so many requests; after the last one follows the first.
-func writeRequests(to string, count int64, requests []query.HTTP) error {
-	_, err := writeQueries(to, func(k int64) (*query.HTTP, error) {
-		if k == count {
+	_, err = writeQueries(to, func(k int64) (*query.HTTP, error) {
+		if k == j.entries {
 			return nil, io.EOF
 		}
 		return &requests[k%int64(len(requests))], nil

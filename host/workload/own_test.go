@@ -72,21 +72,25 @@ func TestAnOwnQueryThatDoesNotParseIsRefusedWithItsFileAndLine(t *testing.T) {
 func BenchmarkOwnQueries(b *testing.B) {
 	dir := b.TempDir()
 	read := func(name, request string) float64 {
-		j := &job{path: filepath.Join(dir, name), entries: 20_000, query: &record.QueryType{Name: name, Own: "q.yml:1"}}
-		if err := writeRequests(j.path, j.entries, []query.HTTP{{HumanLabel: []byte(name),
-			HumanDescription: []byte(name + ": 2025-06-10T00:00:00Z"),
-			Method:           []byte("GET"), Path: []byte(request)}}); err != nil {
-			b.Fatal(err)
-		}
-		source, err := exchange.OpenQueries(j.path, 0, "", false)
+		const count = 20_000
+		path := filepath.Join(dir, name)
+		_, err := writeQueries(path, func(k int64) (*query.HTTP, error) {
+			if k == count {
+				return nil, io.EOF
+			}
+			return &query.HTTP{HumanLabel: []byte(name), HumanDescription: []byte(name + ": 2025-06-10T00:00:00Z"),
+				Method: []byte("GET"), Path: []byte(request)}, nil
+		})
+		must(b, err)
+		source, err := exchange.OpenQueries(path, 0, "", false)
 		must(b, err)
 		defer source.Close()
 		begin := time.Now()
-		for range j.entries {
+		for range count {
 			_, err := source.Next()
 			must(b, err)
 		}
-		return time.Since(begin).Seconds() * 1e6 / float64(j.entries)
+		return time.Since(begin).Seconds() * 1e6 / count
 	}
 	var beyond []float64
 	for b.Loop() {

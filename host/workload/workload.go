@@ -57,7 +57,7 @@ type job struct {
 	behind         string
 	part, parts    int // of a group
 	lines, samples int64
-	entries, bytes int64 // entries are queries, or units of the format (shape)
+	entries, bytes int64 // entries are queries, or units of the format
 	made           file
 }
 
@@ -161,7 +161,9 @@ func jobsIn(whole *record.Plan, cache, host string) (jobs []*job) {
 	plan := whole.Workload
 	add := func(key record.DataKey, name string, lines, samples int64, j job) {
 		j.plan, j.format, j.path = cmp.Or(j.plan, whole), key.Format, filepath.Join(cache, "workload", key.Key, name)
-		j.lines, j.samples, j.entries = lines, samples, shapeOf(key.Format).entries(lines, samples)
+		if j.lines, j.samples, j.entries = lines, samples, lines; isFramed(key.Format) {
+			j.entries = samples
+		}
 		j.bytes = int64(float64(plan.EstimatedBytes) * float64(lines) / float64(plan.Lines))
 		jobs = append(jobs, &j)
 	}
@@ -289,7 +291,7 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 			return record.UserError("%s: what was read of it when the run was planned is no longer in this machine's cache "+
 				"(%s): start a new run", what, j.path)
 		}
-		spec.Events.Log("INFO", fmt.Sprintf("generating %d %s of data into %s", j.entries, shapeOf(j.format).unit, j.path))
+		spec.Events.Log("INFO", fmt.Sprintf("generating %d %s of data into %s", j.entries, unitOf(j.format), j.path))
 		if err := phase("data", j.entries, func() error { return makeData(ctx, spec, j) }); err != nil {
 			return err
 		}
