@@ -207,47 +207,44 @@ def test_checks_are_what_the_host_has_checked(run):
     assert (mine["expected"], mine["actual"], mine["ok"]) == (str(SPEC.samples), str(SPEC.samples), "true")
 
 
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory):
+    """Tidy a run of three variants in whose blocks all kinds of things happen."""
+    failed = {2: ("third", "solo"), 3: ("third", "duel"), 4: ("baseline", "duel"), 5: ("candidate", "solo")}
+    changes = {
+        "blocks": 7, "spare_blocks": 1, "variants": THREE, "spoilt": {3: "a build"}, "void": {6: "unequal starts"},
+        "failed": {block: (*of, "it died") for block, of in failed.items()},
+    }  # fmt: skip
+    run = synthetic.write_run(tmp_path_factory.mktemp("tidy") / "run", synthetic.Spec(**(vars(SPEC) | changes)))
+    (run / "raw/host1/007").rename(run / "raw/host1/007.partial")
+    tidy.main(run)
+    return run
+
+
 class TestBlocks:
     """blocks.csv, the one place that decides which blocks count."""
 
-    def test_a_crash_of_another_candidate_matters_to_nobody_else(self, tmp_path):
-        """A block in which the third variant failed counts for the others; if it is spoilt, no spare is owed."""
-        run = made(
-            tmp_path, blocks=8, spare_blocks=2, variants=THREE,
-            failed={2: ("third", "solo", "it died"), 3: ("third", "duel", "it died again")}, spoilt={3: "a build"},
-        )  # fmt: skip
-        assert {block: cause for block, cause in causes(run).items() if cause} == {0: "warmup", 3: "spoilt"}
-        assert {block: cause for block, cause in causes(run, "third").items() if cause} == {
-            0: "warmup", 2: "failed", 3: "failed",
+    def test_why_a_block_does_not_count(self, troubled):
+        """A crash of another candidate matters to nobody else; if such a block is spoilt, too, no spare is owed."""
+        alike = {0: "warmup", 1: "", 4: "failed", 6: "void", 7: "missing"}
+        assert causes(troubled) == alike | {2: "", 3: "spoilt", 5: "failed"}
+        assert causes(troubled, "third") == alike | {2: "failed", 3: "failed", 5: ""}
+        reasons = {row["block"]: row["reason"] for row in table(troubled, "blocks") if row["candidate"] == "third"}
+        assert (reasons["2"], reasons["6"]) == (
+            "third failed: it died",
+            "nothing in it may be compared: unequal starts",
+        )
+
+    def test_what_is_known_of_a_block_in_which_something_failed(self, troubled):
+        """Who died has no ratio; without a baseline there is none at all. What came before is kept."""
+        whole = {(block, name) for block in "01" for name in THREE[1:]}
+        pairs = {(row["block"], row["candidate"]) for row in table(troubled, "pairs")}
+        assert pairs == whole | {("2", "candidate"), ("3", "candidate"), ("5", "third")}
+        assert ("load_rate", "") in values_of(troubled, 3, "third")
+        assert {metric for metric, _ in values_of(troubled, 5, "candidate")} == {
+            "start_seconds", "load_client_cpu_seconds",
         }  # fmt: skip
-        reasons = {row["block"]: row["reason"] for row in table(run, "blocks") if row["candidate"] == "third"}
-        assert reasons["2"] == "third failed: it died"
-
-    def test_a_variant_that_died_in_the_duel_has_no_ratio_and_the_others_have(self, tmp_path):
-        """Its solo part is known all the same."""
-        run = made(tmp_path, variants=THREE, failed={1: ("third", "duel", "it died")})
-        of = {(row["block"], row["candidate"]) for row in table(run, "pairs")}
-        assert ("1", "candidate") in of
-        typical = [row for row in table(run, "pairs") if row["metric"] == "duel_typical_ms" and row["block"] == "1"]
-        assert {row["candidate"] for row in typical} == {"candidate"}
-        assert ("1", "third") not in of
-        assert ("load_rate", "") in values_of(run, 1, "third")
-
-    def test_a_dead_baseline_leaves_no_ratio_at_all(self, tmp_path):
-        """Two candidates beside each other are not compared."""
-        run = made(tmp_path, variants=THREE, failed={1: ("baseline", "duel", "it died")})
-        assert not [row for row in table(run, "pairs") if row["block"] == "1"]
-        assert causes(run)[1] == causes(run, "third")[1] == "failed"
-
-    def test_a_void_block_and_one_that_was_not_run(self, tmp_path):
-        """Nothing in it is compared, with the reason; the run goes on without it."""
-        run = made(tmp_path, blocks=3, void={1: "candidate started with answers of an earlier process"})
-        assert causes(run)[1] == "void"
-        assert not [row for row in table(run, "pairs") if row["block"] == "1"]
-        (run / "raw/host1/003").rename(run / "raw/host1/003.partial")
-        tidy.main(run)
-        assert causes(run)[3] == "missing"
-        assert {row["block"] for row in table(run, "measurements")} == {"0", "1", "2"}
+        assert {row["block"] for row in table(troubled, "measurements")} == set("0123456")
 
     def test_what_was_not_planned_tests_nothing(self, tmp_path):
         """A block beyond the plan does not count."""
@@ -274,13 +271,6 @@ class TestBlocks:
         assert [row["start"] for row in table(run, "blocks") if row["block"] == "1"] == [""]
         typical = [row for row in table(run, "pairs") if row["metric"] == "duel_typical_ms" and row["block"] == "1"]
         assert {row["second_effect"] for row in typical} == {""}
-
-
-def test_a_variant_that_failed_early_gives_what_is_known(tmp_path):
-    """Start time is known of a server that died in the load; nothing is invented for the rest."""
-    run = made(tmp_path, failed={1: ("candidate", "solo", "it died")})
-    assert {metric for metric, _ in values_of(run, 1, "candidate")} == {"start_seconds", "load_client_cpu_seconds"}
-    assert ("load_rate", "") in values_of(run, 1, "baseline")
 
 
 def test_a_load_of_which_nothing_was_exchanged_has_no_figure(tmp_path):

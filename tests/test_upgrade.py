@@ -92,8 +92,6 @@ def test_an_upgrade_from_plan_to_report(project):
     assert of["candidate"] == {"upgrade_downgrade_starts", "upgrade_downgrade_same"}
     pairs = pd.read_csv(run.path / "tidy/pairs.csv")
     assert set(pairs["phase"]) == {"before", "after"}
-    series = pd.read_csv(run.path / "tidy/timeseries.csv")
-    assert set(series["phase"]) == {"ingest"}
     code, why = outcome(read_json(run.path / "stats/comparison.json"), "", smoke=False)
     assert (code, why) == (4, "2 checks failed")
 

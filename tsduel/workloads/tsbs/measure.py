@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from tsduel.core.errors import UserError
@@ -47,7 +48,6 @@ class RawSolo:
     roles: Sequence[str]
     """Roles of its components; empty if every variant of the run has one component."""
     samples: int
-    part: str = SOLO
 
     def moved(self, counter: str, begin: tuple[str, ...], end: tuple[str, ...]) -> float | None:
         """Return the growth of a counter between two edges, each (phase, begin|end, query type)."""
@@ -55,23 +55,24 @@ class RawSolo:
 
     def phase(self, name: str, query_type: str = "") -> Phase | None:
         """Return one of its phases."""
-        return self.block.phase(self.variant, self.part, name, query_type)
+        return self.block.phase(self.variant, SOLO, name, query_type)
 
 
-def read_solo(block: Block, variant: Variant, plan: Plan, part: str = SOLO) -> RawSolo:
-    """Read every file of a part with numbers. Missing files are no error: the block may have failed before them.
+def parsed(path: Path, parse: Callable[[str], _T]) -> _T | None:
+    """Return what a file of TSBS says, None if it is missing or cut short: the block may have failed before it.
 
     The host has checked these files. A file that cannot be read gives no value, never a wrong value.
     """
-    directory = block.path / variant.name / ("" if part == SOLO else part)
+    try:
+        return parse(path.read_text(encoding="utf-8", errors="replace"))
+    except (FileNotFoundError, UserError):
+        return None
+
+
+def read_solo(block: Block, variant: Variant, plan: Plan) -> RawSolo:
+    """Read every file with numbers."""
+    directory = block.path / variant.name
     roles = [component.role for component in variant.components if component.role in plan.roles]
-
-    def parsed(name: str, parse: Callable[[str, str], _T]) -> _T | None:
-        try:
-            return parse((directory / name).read_text(encoding="utf-8", errors="replace"), f"{variant.name}/{name}")
-        except (FileNotFoundError, UserError):
-            return None
-
     wanted = {**plan.targets[variant.target].counters, **OURS, **of_roles(roles)}
     try:
         snapshots = read_snapshots(directory / "metrics.prom.gz", wanted)
@@ -80,13 +81,13 @@ def read_solo(block: Block, variant: Variant, plan: Plan, part: str = SOLO) -> R
     record = block.solo.get(variant.name, Solo())
     names = [f"load-{client.host}" for client in record.clients] or ["load"]
     load, load_results = tsbs.together(
-        [parsed(f"{name}.csv", tsbs.parse_load_stdout) for name in names],
-        [parsed(f"{name}.json", tsbs.parse_load_json) for name in names],
+        [parsed(directory / f"{name}.csv", tsbs.parse_load_stdout) for name in names],
+        [parsed(directory / f"{name}.json", tsbs.parse_load_json) for name in names],
         [client.began_ms / 1e3 for client in record.clients],
     )
     types = plan.query_types
     # Snapshots of the duel are in the same file.
-    end = max((p.end for p in block.phases if (p.variant, p.part) == (variant.name, part)), default=block.ended)
+    end = max((p.end for p in block.phases if (p.variant, p.part) == (variant.name, SOLO)), default=block.ended)
     return RawSolo(
         block=block,
         variant=variant.name,
@@ -94,12 +95,15 @@ def read_solo(block: Block, variant: Variant, plan: Plan, part: str = SOLO) -> R
         cpu_s={name: ns / 1e9 for name, ns in record.cpu_ns.items()},
         load=load,
         load_results=load_results,
-        queries={t: output for t in types if (output := parsed(f"query/{t}.stdout", tsbs.parse_query_stdout))},
-        query_results={t: result for t in types if (result := parsed(f"query/{t}.json", tsbs.parse_query_json))},
+        queries={
+            t: output for t in types if (output := parsed(directory / f"query/{t}.stdout", tsbs.parse_query_stdout))
+        },
+        query_results={
+            t: result for t in types if (result := parsed(directory / f"query/{t}.json", tsbs.parse_query_json))
+        },
         snapshots=[snapshot for snapshot in snapshots if snapshot.epoch <= end],
         roles=roles,
         samples=plan.workload.samples if plan.workload else 0,
-        part=part,
     )
 
 

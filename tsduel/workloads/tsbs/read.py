@@ -29,7 +29,7 @@ def read_block(run: Run, block: Block) -> Reading:
     reading = Reading()
     if run.plan.design.start_from == "baseline":
         # Only the baseline loaded data, so its load is not compared.
-        read_upgrade(block, run.variants, run.plan, reading)
+        read_upgrade(block, run.variants, reading)
         return reading
     for variant in run.variants:
         if variant in block.solo:

@@ -15,12 +15,10 @@ _COURSE = {"rss_bytes": "rss", "data_size_bytes": "bytes_kept"}
 
 
 def points(raw: RawSolo) -> Iterator[Point]:
-    """Yield the load rate over time and, of a solo part, the course of the server."""
-    phase = "load" if raw.part == SOLO else "ingest"
+    """Yield the load rate over time, and the course of the server."""
     for elapsed, rate in load_curve(raw):
-        yield Point(raw.variant, raw.part, phase, "", elapsed, "load_rate", rate)
-    if raw.part == SOLO:
-        yield from _course(raw)
+        yield Point(raw.variant, SOLO, "load", "", elapsed, "load_rate", rate)
+    yield from _course(raw)
 
 
 def load_curve(raw: RawSolo) -> list[tuple[float, float]]:

@@ -3,24 +3,23 @@
 from collections.abc import Iterator, Sequence
 
 from tsduel.core.metrics import ALL
-from tsduel.core.plan import Plan
 from tsduel.core.record import UPGRADE, Block, Upgrade
 from tsduel.workloads.measured import Reading
 from tsduel.workloads.tsbs.exchanges import Figures, read_exchanges, whole
-from tsduel.workloads.tsbs.measure import read_solo
-from tsduel.workloads.tsbs.series import points
+from tsduel.workloads.tsbs.measure import parsed
+from tsduel.workloads.tsbs.output import parse_load_json
 
 STATES = {"": "right_after", "half": "half", "new": "new"}
 """Maps the suffix after @ in a query type's name to the state; types over the first data have no suffix."""
 
 
-def read_upgrade(block: Block, variants: Sequence[str], plan: Plan, into: Reading) -> None:
+def read_upgrade(block: Block, variants: Sequence[str], into: Reading) -> None:
     """Add the figures of a block; of a variant that failed, or did not start, those from before that."""
     upgrade, failed = block.upgrade, {failure.variant for failure in block.failures}
     if upgrade is None or "" in failed or block.void:
         return
     for name in variants:
-        into.add(name, _alone(block, upgrade, name, plan, into))
+        into.add(name, _alone(block, upgrade, name))
     failed |= {name for name, start in upgrade.start.items() if start.refused}
     alive = [name for name in variants if name not in failed]
     for phase, duel in (("before", upgrade.before), ("after", upgrade.after)):
@@ -39,8 +38,8 @@ def read_upgrade(block: Block, variants: Sequence[str], plan: Plan, into: Readin
                 figures.per_operation(f"upgrade_{state}_cpu_us", name.partition("@")[0], clocks, 1e3)
 
 
-def _alone(block: Block, upgrade: Upgrade, name: str, plan: Plan, into: Reading) -> Iterator[tuple[str, str, float]]:
-    """Yield metric, query type and value of what a variant did alone; add the course of its load to `into`."""
+def _alone(block: Block, upgrade: Upgrade, name: str) -> Iterator[tuple[str, str, float]]:
+    """Yield metric, query type and value of what a variant did alone."""
     start = upgrade.start.get(name)
     if start is not None and not start.refused and start.quiet_s:
         yield "upgrade_start_seconds", "", start.start_s
@@ -51,14 +50,12 @@ def _alone(block: Block, upgrade: Upgrade, name: str, plan: Plan, into: Reading)
             yield "upgrade_migration_written_bytes", "", start.written_bytes
     ingest = upgrade.ingest.get(name)
     if ingest is not None and "drained" in ingest.cpu_ns:
-        raw = read_solo(block, plan.variant(name), plan, UPGRADE)
-        summary = raw.load_results or raw.load
-        if summary is not None and summary.rate is not None:
-            yield "upgrade_ingest_rate", "", summary.rate
+        load = parsed(block.path / name / UPGRADE / "load.json", parse_load_json)
+        if load is not None:
+            yield "upgrade_ingest_rate", "", load.rate
         yield "upgrade_ingest_cpu_seconds", "", ingest.cpu_ns["drained"] / 1e9
         if ingest.written_bytes >= 0:
             yield "upgrade_ingest_written_bytes", "", ingest.written_bytes
-        into.points += points(raw)
     if "disk_bytes" in upgrade.sizes.get(name, {}):
         yield "upgrade_disk_bytes", "", upgrade.sizes[name]["disk_bytes"]
     if down := upgrade.downgrade.get(name):
