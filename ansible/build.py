@@ -2,7 +2,8 @@
 """Builds what a run needs into the cache of this machine, once, and records it in RUN/build/: see --help.
 
 The role `build` calls it on the measured machine. Python 3.9 with its standard library is enough. It prints `built`
-if it built something. A build that fails ends with code 2 and the last lines of its log, RUN/build/NAME.log.
+if it built something; without a run it builds tsduel-host, and its last line is the path of that. A build that fails
+ends with code 2 and the last lines of its log, RUN/build/NAME.log.
 """
 
 from __future__ import annotations
@@ -115,9 +116,9 @@ class Builder:
                     make(work)
                 except BuildError as failure:
                     print(failure, file=self.output, flush=True)
-                    last = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
-                    words = f"{self.name}: the build failed; the last lines of {self.log}:\n" + "\n".join(last)
-                    raise BuildError(words) from None
+                    lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+                    last = "\n".join(lines[-LOG_LINES:])
+                    raise BuildError(f"{self.name}: the build failed; the last lines of {self.log}:\n{last}") from None
                 remove(directory)
                 # After a power cut no program may be empty.
                 subprocess.run(["sync", "-f", work], check=True)
@@ -203,19 +204,17 @@ def build_go(
     return {"bin_dir": str(directory), **read_json(directory / f"{kind}.json")}
 
 
-def agent(run: Path | None = None) -> None:
-    """Build host/, the program that measures."""
+def agent(run: Path | None = None) -> Path:
+    """Build host/, the program that measures; return the path of it."""
     source = PROJECT / "host"
     paths = (path for path in sorted(source.rglob("*")) if path.is_file() and "testdata" not in path.parts)
     files = [path for path in paths if not path.name.endswith("_test.go")]
-    with contextlib.nullcontext() if run else contextlib.redirect_stdout(sys.stderr):
-        record = build_go("agent", source, files, ["."], run, program="tsduel-host")
+    record = build_go("agent", source, files, ["."], run, program="tsduel-host")
     binary = Path(record.pop("bin_dir")) / "tsduel-host"
     record |= {"version": binary.parent.name, "sha256": record["sha256"][binary.name], "binary": str(binary)}
     if run:
         write_json(run / "build/agent.json", record)
-    else:
-        print(binary)
+    return binary
 
 
 def tsbs(run: Path, version: str) -> None:
@@ -225,7 +224,7 @@ def tsbs(run: Path, version: str) -> None:
     if version != pinned:
         raise BuildError(f"tsbs: version {version} is planned and {source}/go.mod pins {pinned}; plan again")
     packages = re.findall(r'_ "(.*)"', (source / "tools.go").read_text())
-    key_of = tuple(source / name for name in ("go.mod", "go.sum", "tools.go"))
+    key_of = [source / name for name in ("go.mod", "go.sum", "tools.go")]
     write_json(run / "build/tsbs.json", {"version": version, **build_go("tsbs", source, key_of, packages, run)})
 
 
@@ -235,8 +234,7 @@ class Component:
     def __init__(self, spec: dict[str, Any], run: Path, builder: Builder) -> None:
         self.spec = spec
         self.builder = builder
-        # A source from the user's machine was copied to this one; all others are on this machine already.
-        brought = run / "sources" / spec["build_key"]
+        brought = run / "sources" / spec["build_key"]  # copied from the user's machine
         self.path = brought if brought.is_file() else Path(spec["path"])
 
     def build(self) -> dict[str, Any]:
@@ -248,9 +246,8 @@ class Component:
 
     def go(self) -> dict[str, Any]:
         """Return the record of the Go that builds it; a ready binary names its own Go."""
-        if self.spec["source"] == "binary":
-            return {"go_version": ""}
-        return go_record(self.spec["go_minimum"], self.spec["go"])
+        ready = self.spec["source"] == "binary"
+        return {"go_version": ""} if ready else go_record(self.spec["go_minimum"], self.spec["go"])
 
     def is_whole(self, directory: Path) -> bool:
         """Return whether the entry can be used. It cannot if `go: local` was updated since."""
@@ -262,12 +259,7 @@ class Component:
 
     def make(self, work: Path) -> None:
         """Get the sources, build, and write the record."""
-        try:
-            output = self._compile(work)
-            binary = Path(shutil.copyfile(output, work / "publish/binary"))
-        finally:
-            if (work / "source/.git").is_file():
-                self.builder.git("-C", work / "source", "worktree", "remove", "--force", work / "source")
+        binary = Path(shutil.copyfile(self._compile(work), work / "publish/binary"))
         binary.chmod(0o755)
         # Go's own record in the binary also describes binaries from elsewhere. Other compilers leave none.
         spec = self.spec
@@ -320,6 +312,7 @@ class Component:
         spec, git = self.spec, self.builder.git
         fetch = (PROJECT / "scripts/fetch-git", spec["repo"], spec["revision"])
         clone = self.builder.run(*fetch, cwd=PROJECT, capture=True).rstrip("\n")
+        # What was checked out for earlier builds is gone by now.
         git("-C", clone, "worktree", "prune")
         git("-C", clone, "worktree", "add", "--quiet", "--force", "--detach", work / "source", spec["revision"])
         return work / "source"
@@ -335,10 +328,9 @@ class Component:
         git("-C", copy, "reset", "--quiet", spec["revision"])
         # Tracked files that are not deleted, and new files that are not ignored.
         listed = git("-C", path, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+        there = [name for name in listed if name and os.path.lexists(path / name)]
         names = work / "names"
-        names.write_text(
-            "".join(f"{name}\0" for name in listed if name and os.path.lexists(path / name)), errors="surrogateescape"
-        )
+        names.write_text("\0".join(there), errors="surrogateescape")
         script = 'tar -C "$1" --no-recursion --null --verbatim-files-from -T "$2" -cf - | tar -C "$3" -xf -'
         self.builder.run("sh", "-c", script, "-", path, names, copy, cwd=work)
         git("-C", copy, "add", "--all")
@@ -358,26 +350,30 @@ class Component:
         return work
 
 
-def variant(run: Path, name: str) -> None:
-    """Build every component of a variant."""
+def build(run: Path, names: Sequence[str]) -> None:
+    """Build programs of a run by their names; without a name, all of them."""
     # Not passed through Ansible, since a flag or a path may look like a template.
-    planned = next(v for v in read_json(run / "plan/ansible-vars.json")["variants"] if v["name"] == name)
-    log = run / f"build/{name}.log"
-    log.unlink(missing_ok=True)
-    records = [Component(spec, run, Builder(f"variant {name}", log)).build() for spec in planned["components"]]
-    write_json(run / f"build/{name}.json", {"variant": name, "binary": records[0]["binary"], "components": records})
+    planned = read_json(run / "plan/ansible-vars.json")
+    variants = {each["name"]: each["components"] for each in planned["variants"]}
+    for name in names or ("agent", *["tsbs"] * (planned["kind"] == "tsbs"), *variants):
+        if name == "agent":
+            agent(run)
+        elif name == "tsbs":
+            tsbs(run, planned["tsbs_version"])
+        else:
+            log = run / f"build/{name}.log"
+            log.unlink(missing_ok=True)
+            records = [Component(spec, run, Builder(f"variant {name}", log)).build() for spec in variants[name]]
+            record = {"variant": name, "binary": records[0]["binary"], "components": records}
+            write_json(run / f"build/{name}.json", record)
 
 
 def main() -> int:
     """Parse the command line and build; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0], allow_abbrev=False)
-    parser.add_argument("kind", choices=("agent", "tsbs", "variant"), help="tsduel-host, TSBS's commands, or a variant")
-    parser.add_argument("run", nargs="?", help="directory of the run; without one, `agent` prints where its program is")
-    parser.add_argument("word", nargs="?", default="", help="version of TSBS, or name of the variant")
+    parser.add_argument("run", nargs="?", help="directory of the run")
+    parser.add_argument("names", nargs="*", metavar="name", help="agent (tsduel-host), tsbs, or a variant; else all")
     arguments = parser.parse_args()
-    run = Path(arguments.run).absolute() if arguments.run else None
-    if arguments.kind != "agent" and not arguments.word:
-        parser.error(f"{arguments.kind} RUN WORD")
 
     def leave(number: int, _frame: object) -> None:
         # Ansible sends its signal twice and stops reading: neither may interrupt the cleanup.
@@ -388,12 +384,10 @@ def main() -> int:
     for number in STOP_SIGNALS:
         signal.signal(number, leave)
     try:
-        if run is None or arguments.kind == "agent":
-            agent(run)
-        elif arguments.kind == "tsbs":
-            tsbs(run, arguments.word)
+        if arguments.run:
+            build(Path(arguments.run).absolute(), arguments.names)
         else:
-            variant(run, arguments.word)
+            print(agent())
     except (BuildError, OSError, subprocess.CalledProcessError) as error:
         # An OSError is the machine's, as a full disk, and says the file.
         with contextlib.suppress(BrokenPipeError):

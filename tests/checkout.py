@@ -16,7 +16,6 @@ from fakeproject import FAKES, UNJUDGED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tsduel.core.plan import Plan
 
 PROJECT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
@@ -37,16 +36,10 @@ def share(cache: Path, *parts: str) -> None:
         (cache / name).symlink_to(CACHE / name)
 
 
-def build(run_dir: Path, plan: Plan) -> None:
+def build(run_dir: Path, *names: str) -> None:
     """Build what a planned run needs in the project's cache, unless it is there, with records in the run."""
-    tsbs = [("tsbs", plan.tsbs.version)] if plan.tsbs else []
-    for name, *more in (("agent",), *tsbs, *(("variant", variant.name) for variant in plan.variants)):
-        subprocess.run(
-            [sys.executable, PROJECT / "ansible/build.py", name, run_dir, *more],
-            env=os.environ | {"TSDUEL_CACHE": str(CACHE)},
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
+    command = [sys.executable, PROJECT / "ansible/build.py", run_dir, *names]
+    subprocess.run(command, env=os.environ | {"TSDUEL_CACHE": str(CACHE)}, stdout=subprocess.DEVNULL, check=True)
 
 
 class Checkout:

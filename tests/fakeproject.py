@@ -31,10 +31,10 @@ PATIENCE_S = 240.0  # for anything that a loaded machine may take long for
 @functools.cache
 def agent() -> str:
     """Return the Go program, built in the project's own cache as a run builds it."""
-    command = [sys.executable, PROJECT / "ansible" / "build.py", "agent"]
+    command = [sys.executable, PROJECT / "ansible" / "build.py"]
     environment = os.environ | {"TSDUEL_CACHE": str(PROJECT / ".cache")}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout.strip()
+    return done.stdout.splitlines()[-1]
 
 
 def built(plan: Plan, build: Path, program: str) -> None:

@@ -168,9 +168,7 @@ class Run:
     def build(self) -> None:
         """Provision and build what is planned, as the roles do: that Ansible does so is tested with the databases."""
         self.stage("provision")
-        variants = (variant["name"] for variant in self.json("plan/experiment.json")["variants"])
-        for name, *more in (("agent",), *(("variant", name) for name in variants)):
-            self.call([sys.executable, str(BUILD), name, str(self.directory), *more], expect=0)
+        self.call([sys.executable, str(BUILD), str(self.directory)], expect=0)
 
     def all(self) -> dict[tuple[str, str], dict[str, Any]]:
         """Build, run, tidy, compare and report; return the rows of the first candidate by unit and benchmark."""

@@ -18,7 +18,6 @@ from fakeproject import FAKES, wait_for
 from fleet import left
 from network import network
 
-from tsduel.core.plan import Plan
 from tsduel.question import knobs
 
 # One after the other: they load the machine.
@@ -46,7 +45,7 @@ def checkout(tmp_path_factory):
     for name in ("EXPERIMENT", "RUN", *knobs.NAMES, "SSH_AUTH_SOCK"):
         made.environment.pop(name, None)
     made.make("plan", "RUN=here", "EXPERIMENT=experiments/smoke.yml")
-    build(made.results("here"), Plan.load(made.results("here")))
+    build(made.results("here"))
     return made
 
 

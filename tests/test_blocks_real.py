@@ -34,7 +34,7 @@ def failure(project):
         data["variants"]["candidate"] = data["variants"]["baseline"] | {"flags": list(flags)}
         plan = resolve.resolve(read.validate(data, "test"), run="r")
         resolve.write(project.run_dir, plan, cache=CACHE)
-        build(project.run_dir, plan)
+        build(project.run_dir)
         process = project.start()
         if meanwhile:
             meanwhile(process)

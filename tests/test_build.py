@@ -96,7 +96,7 @@ class Run:
         command = [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, "-e", f"@{values}"]
         command.append(PROJECT / "ansible" / "site.yml")
         if variant:
-            command = [PROJECT / "ansible" / "build.py", "variant", self.directory, variant]
+            command = [PROJECT / "ansible" / "build.py", self.directory, variant]
         return subprocess.Popen(
             command,
             env=os.environ
@@ -303,7 +303,7 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path):
     (tmp_path / "file").touch()
     environment = os.environ | {"TSDUEL_CACHE": str(tmp_path / "file" / "cache")}
     done = subprocess.run(
-        [sys.executable, PROJECT / "ansible/build.py", "agent"],
+        [sys.executable, PROJECT / "ansible/build.py"],
         env=environment,
         capture_output=True,
         text=True,

@@ -94,8 +94,8 @@ def test_a_build_is_a_line_for_each_program_that_took_a_while(monkeypatch, capsy
     with progress.shown(plan) as shown:
         for line in (
             "task: Look for Go",
-            f"task: build : {progress._STEP}TSBS",
-            f"task: {progress._STEP}variant candidate",
+            f"task: build : {progress._STEP}tsbs",
+            f"task: {progress._STEP}candidate",
         ):
             shown.take(line)
         shown.take("no space left: [bold]")

@@ -36,7 +36,7 @@ def real(project):
         planned = resolve.resolve(read.validate(data, "test"), run="r", aa=True)
         project.cache.mkdir(exist_ok=True)
         resolve.write(project.run_dir, planned, cache=CACHE)
-        build(project.run_dir, planned)
+        build(project.run_dir)
 
     return plan
 

@@ -15,9 +15,9 @@ from renting import asked, named, rented, run_of
 
 from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
-from tsduel.places import hosts, lent, provision
+from tsduel.places import hosts, lent, presence, provision
 from tsduel.places.gcp import api as compute_api
-from tsduel.places.gcp import credentials, give_back, messages, os_login, presence, provide, reap
+from tsduel.places.gcp import credentials, give_back, messages, os_login, provide, reap
 from tsduel.places.gcp.api import Compute
 from tsduel.rounds import attend, elsewhere, ending
 from tsduel.rounds.view import show

@@ -91,7 +91,7 @@ def google(tmp_path):
     asked = read.read_file(PROJECT / "experiments/smoke.yml")
     plan = resolve.resolve(read.validate(asked, "smoke.yml"), run="built")
     resolve.write(tmp_path / "built", plan, cache=CACHE)
-    build(tmp_path / "built", plan)
+    build(tmp_path / "built")
     machines = Machines(tmp_path)
     # Not all of the cache: what other tests have built is gigabytes, and a login waits for the copy.
     built = [json.loads((tmp_path / f"built/build/{one.name}.json").read_text()) for one in plan.variants]

@@ -116,7 +116,7 @@ def test_what_measured_nothing_ends_the_run_at_once(run, module):
 def test_what_cannot_be_built_is_a_sentence(run, module, package, parts, sentence):
     """The last lines of the log, with one that says what is the matter."""
     run.plan({"baseline": module.plain, "candidate": module.plain}, gobench={"package": package, **parts})
-    command = [str(BUILD), "variant", str(run.directory), "baseline"]
+    command = [str(BUILD), str(run.directory), "baseline"]
     done = run.call(command, expect=2)
     assert sentence in done
     assert "variant baseline: the build failed; the last lines of " in done

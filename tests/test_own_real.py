@@ -43,7 +43,7 @@ def block(project, monkeypatch):
         cells = read.expand(data, "test")
         plan = resolve.resolve(cells[0].asked, cells=cells, run="r")
         resolve.write(project.run_dir, plan, cache=CACHE)
-        build(project.run_dir, plan)
+        build(project.run_dir)
         for cell in plan.cells:
             load = plan.at(cell.name).workload
             for data in load.data if load.told else ():
@@ -218,7 +218,7 @@ def test_a_native_export_is_read_like_its_lines_of_json(project, tmp_path, monke
     monkeypatch.chdir(PROJECT)
     plan = resolve.resolve(read.validate(read.read_file(PROJECT / "experiments/own-dump.yml"), "test"), run="r")
     resolve.write(project.run_dir, plan, cache=CACHE)
-    build(project.run_dir, plan)
+    build(project.run_dir)
     binary = json.loads((project.run_dir / "build/baseline.json").read_text())["binary"]
     address = f"127.0.0.1:{free_port()}"
     command = [binary, f"-httpListenAddr={address}", f"-storageDataPath={tmp_path}/data", "-retentionPeriod=100y"]

@@ -23,7 +23,7 @@ def test_an_upgrade_and_the_way_back(project):
     data["duel"] |= {"seconds": 0.2, "least": 8}
     plan = resolve.resolve(read.validate(data, "test"), run="r")
     resolve.write(project.run_dir, plan, cache=CACHE)
-    build(project.run_dir, plan)
+    build(project.run_dir)
     project.run()
     block = project.block("001")
     assert (block["status"], block["failures"], block["void"]) == ("ok", [], "")

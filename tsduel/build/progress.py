@@ -44,7 +44,8 @@ class Shown:
         self.step, self.since = step, time.monotonic()
 
     def _named(self, title: str) -> str:
-        labels = {f"variant {variant.name}": variant.label for variant in self.plan.variants}
+        labels = {variant.name: variant.label for variant in self.plan.variants}
+        labels |= {"agent": "the program that measures", "tsbs": "TSBS"}
         return labels.get(title, title)
 
 

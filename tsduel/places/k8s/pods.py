@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -223,19 +223,11 @@ def _outputs(place: K8sPlace, pod: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def why_gone(run_dir: Path, name: str = "") -> str:
-    """Return a sentence if the pod of a host is gone, or without a name if all are; "" if nobody knows."""
-    place, known = rundir.open_run(run_dir).plan.place, hosts.known(run_dir)
-    if not isinstance(place, K8sPlace):
-        return ""
+def why_gone(place: K8sPlace, known: Iterable[Mapping[str, Any]]) -> str:
+    """Return a sentence if all pods of these hosts are gone, else ""."""
     cluster, reasons = cluster_of(place), []
-    for host_name, host in known.items():
-        if name not in {"", host_name}:
-            continue
-        try:
-            pod = cluster.find(f"{PODS}/{host['address']}")
-        except UserError:
-            return ""
+    for host in known:
+        pod = cluster.find(f"{PODS}/{host['address']}")
         gone = f"the pod {host['address']} on {host['node']} is gone (deleted, or its node is)"
         reasons.append(over(pod) if pod else gone)
     return "; ".join(dict.fromkeys(reasons)) if all(reasons) else ""
