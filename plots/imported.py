@@ -13,7 +13,7 @@ from pathlib import Path
 
 from plots import markup, numbers, page, sentences
 from plots.charts.load import load_rate
-from plots.comparison import Row
+from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
 from plots.plot_load import curves
 from plots.report import plain, print_table
@@ -71,8 +71,11 @@ def main(environment: Mapping[str, str], results: Path) -> int:
         shutil.copyfile(path, out / f"logs/{side}.log")
     figures = rows(logs)
     failed, doubts = list(failures(logs, labels)), list(warnings(logs, labels, figures))
-    answers = [] if failed else _answers(figures)
     title, names = "{candidate} against {baseline}".format(**labels), markup.text(" and ".join(labels.values()))
+    known = [row for row in figures if row["change_pct"] is not None]
+    sides = Comparison("", "candidate", (labels["baseline"], labels["candidate"]), known, METRICS, [], {})
+    # Without the mark, which stands for a verdict.
+    answers = [] if failed else [line.removeprefix("? ") for line in sentences.answer(sides)]
     summary = [ONE_EACH, *([FAILED, *failed] if failed else [])]
     knobs = [f"{KNOBS[side][0]}={log.path}" for side, log in logs.items()]
     knobs += [f"{KNOBS[side][1]}={label}" for side, label in labels.items()]
@@ -124,7 +127,8 @@ def rows(logs: Mapping[str, Log]) -> list[Row]:
             "metric": name, "query_type": query_type, "unit": metric.unit, "threshold_pct": metric.threshold,
             "baseline_median": old, "candidate_median": new,
             "baseline_pseudomedian": old, "candidate_pseudomedian": new,
-            "change_pct": change, "lo_pct": None, "hi_pct": None,
+            "change_pct": change, "lo_pct": None, "hi_pct": None, "p_adj": None, "warnings": "",
+            "verdict": "inconclusive (n < 6)", "blocks": 1, "blocks_needed": None,
         })  # fmt: skip
     return table
 
@@ -192,18 +196,6 @@ def warnings(logs: Mapping[str, Log], labels: Mapping[str, str], figures: list[R
     # The longer phase first, so that the dictionary keeps the shorter one of both sides.
     known = sorted(((name, s) for name, s in lasted if s is not None), key=lambda phase: -phase[1])
     yield from sentences.short_phases({name: seconds for name, seconds in known if seconds < sentences.SHORT_PHASE_S})
-
-
-def _answers(figures: list[Row]) -> list[str]:
-    """Return a line for each subject that both sides have."""
-    by_key, lines = {(row["metric"], row["query_type"]): row for row in figures if row["change_pct"] is not None}, []
-    for metric in METRICS.values():
-        row = by_key.get((metric.name, GEOMEAN if metric.geomean else ""))
-        if row and metric.headline:
-            (unit, sides), size = numbers.sides(row), sentences.size(row, metric)
-            name = metric.named(row["query_type"])
-            lines.append(f"**{name}**: {' → '.join(sides)} {unit}; {size}, one run each: no verdict")
-    return lines
 
 
 def _table(figures: list[Row], labels: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:

@@ -115,17 +115,18 @@ def sentence(source: Source) -> str:
     """Return one sentence for all checks: checked N of M, how many failed."""
     (wanted, made), failed = _counts(source), int((source.table("checks")["ok"] != "true").sum())
     text = f"Checked {numbers.count(made)} of {numbers.count(wanted)}"
-    if failed or not made:
-        return f"{text}, {failed} FAILED" if made else f"{text}: FAILED, nothing was checked"
+    if not made:
+        return f"{text}: FAILED, nothing was checked"
+    if failed:
+        return f"{text}, {failed} FAILED"
     return f"{text}, none failed" + (f", {numbers.count(wanted - made)} not made" if made < wanted else "")
 
 
 def counted(source: Source) -> str:
     """Return the number of warnings with a link to them, the effects of an order among them; empty without any."""
-    lines = warnings(source)
-    orders = sum("order effect" in line for line in lines)
-    if not lines:
+    if not (lines := warnings(source)):
         return ""
+    orders = sum("order effect" in line for line in lines)
     among = f", {number_of(orders, 'order effect')} among them" if orders else ""
     return f"**[{number_of(len(lines), 'warning')}](#checks)**{among}."
 
