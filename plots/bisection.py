@@ -139,7 +139,6 @@ def _row(bisection: Bisection, known: Known, row: dict[Any, Any]) -> list[str]:
 
 
 def _builds(bisection: Bisection, known: Known, step: tuple[int, int], results: Path) -> str:
-    """Return the paths of both builds of a step in the cache, and the command that compares them."""
     sides, role, lines = (step[0] - 1, step[1]), bisection.knobs.get("ROLE", ""), []
     for at in sides:
         run, variant = (known.runs.get(at, [""])[0], steps.SIDE) if at else (bisection.steps[0].run, "baseline")

@@ -199,7 +199,6 @@ def warnings(logs: Mapping[str, Log], labels: Mapping[str, str], figures: list[R
 
 
 def _table(figures: list[Row], labels: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
-    """Return the heads of the table, and the cells of each row."""
     cells = []
     for row in figures:
         metric, (unit, sides) = METRICS[row["metric"]], numbers.sides(row)
@@ -209,7 +208,6 @@ def _table(figures: list[Row], labels: Mapping[str, str]) -> tuple[list[str], li
 
 
 def _origins(logs: Mapping[str, Log]) -> Iterator[str]:
-    """Yield the data, the workers, the path and the hash of each log."""
     for side, log in logs.items():
         digest = hashlib.sha256(log.path.read_bytes()).hexdigest()
         flags = " ".join(f"--{name}={value}" for name, value in log.flags.items())

@@ -60,7 +60,6 @@ def groups(runs: Sequence[Source]) -> list[list[Source]]:
 
 
 def _differences(together: Sequence[Sequence[Source]]) -> str:
-    """Return a line for each two neighbouring groups: the settings in which they differ."""
     lines = []
     for run, other in ((group[-1], following[0]) for group, following in pairwise(together)):
         first, second = settings(run), settings(other)

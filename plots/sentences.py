@@ -136,7 +136,6 @@ def _verdict(row: Row) -> str:
 
 
 def _moved(comparison: Comparison, of: Row) -> str:
-    """Return the query types of a row of all types that moved most, each way."""
     rows = [row for row in comparison.of(of["metric"]) if row["query_type"] not in {"", GEOMEAN, ALL}]
     if len(rows) < 2 or of["query_type"] not in {GEOMEAN, ALL}:  # noqa: PLR2004 - one type
         return ""
@@ -172,7 +171,6 @@ def _inverse(row: Row, metric: Metric) -> bool:
 
 
 def _interval(row: Row) -> str:
-    """Return the interval that decided, with its level."""
     low, high, level = numbers.deciding(row)
     return "" if low is None or high is None else f" ({level} % CI {numbers.reach(low, high)} %)"
 

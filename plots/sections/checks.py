@@ -50,7 +50,6 @@ def levels(source: Source) -> list[tuple[str, str, str, str]]:
 
 
 def _how_compared(source: Source) -> str:
-    """Return `levels` as a table with the numbers of compared answers."""
     table, rows = source.table("checks"), []
     answered = table[(table["check"] == "exchanges_answered") & ~table["block"].isin(source.run.warmups)]
     for name, candidate, level, why in levels(source):
@@ -107,7 +106,6 @@ def _table(source: Source) -> str:
 
 
 def _counts(source: Source) -> tuple[int, int]:
-    """Return how many checks should be made in the run, and how many were."""
     return sum(planned(source).values()), int((source.table("checks")["actual"] != "").sum())
 
 
@@ -132,7 +130,6 @@ def counted(source: Source) -> str:
 
 
 def _not_made(source: Source) -> str:
-    """Return a sentence on the planned blocks that lack checks, if any do."""
     wanted, made = _counts(source)
     ended = {block.block for block in source.run.blocks if not block.failures}
     rest = [row for row in source.run.due if row.block not in ended]

@@ -104,7 +104,6 @@ def _grows(slope: Slope) -> str:
 
 
 def _differences(source: Source, slopes: list[Slope]) -> Iterator[str]:
-    """Yield a sentence where a candidate's slope differs from the baseline's by more than chance."""
     of = {(slope.cell, slope.variant, slope.metric): slope for slope in slopes if slope.verdict != "short"}
     for (cell, variant, metric), slope in of.items():
         baseline = of.get((cell, source.baseline, metric))

@@ -81,7 +81,6 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
 
 
 def _clients(source: Source) -> str:
-    """Return a sentence on several clients that loaded together; empty for one client."""
     blocks = [block for block in source.run.blocks if block.kind != "warmup"]
     parts = [part for block in blocks for part in block.solo.values() if part.clients]
     words = sentences.together(parts, "loaded a part of the simulated hosts each", "curves")

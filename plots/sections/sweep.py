@@ -154,14 +154,12 @@ def _interval(fit: Fit) -> str:
 
 
 def _fits(source: Source, line: int, metric: str, query_type: str) -> dict[str, Fit]:
-    """Return the exponents of the variants that have one, in their order, along a line."""
     wanted = (line, metric, query_type)
     fits = [fit for fit in source.sweep["fits"] if (fit["line"], fit["metric"], fit["query_type"]) == wanted]
     return {name: fit for name in source.run.variants for fit in fits if fit["variant"] == name}
 
 
 def _figures(source: Source) -> Figures:
-    """Return the subjects of the answers of all cells."""
     return {key: _title(source, *key) for key in sentences.keys(source.comparisons)}
 
 
@@ -178,7 +176,6 @@ def _unit(metric: Metric, samples: int | None) -> tuple[str, float]:
 
 
 def _samples(source: Source) -> dict[str, int | None]:
-    """Return the number of stored samples of each cell."""
     loads = {cell.name: source.plan.at(cell.name).workload for cell in source.plan.cells}
     return {cell: load.samples if load else None for cell, load in loads.items()}
 
