@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from plots import markup, numbers, page, sentences
-from plots.charts.load import load_rate
+from plots.charts.curves import load_rate
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
 from plots.plot_load import curves

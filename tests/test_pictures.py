@@ -13,9 +13,9 @@ from reports import drawn as made
 from plots import report
 from plots.charts import curves, style
 from plots.charts.blocks import Lane, by_block
+from plots.charts.curves import load_rate
 from plots.charts.distributions import distributions, ticks
 from plots.charts.forest import MOST_ROWS, Change, caption, forest, forest_of, shared_path
-from plots.charts.load import load_rate
 from plots.charts.server import course
 from tsduel.core.errors import UserError
 

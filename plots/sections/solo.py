@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from plots import markup, numbers, sentences
-from plots.charts.load import load_rate
+from plots.charts.curves import load_rate
 from plots.charts.server import PHASES, course
 from plots.charts.style import enough
 from plots.comparison import Comparison
