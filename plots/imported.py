@@ -56,9 +56,8 @@ def main(environment: Mapping[str, str], results: Path) -> int:
     out = results / HOME / run_directory(name, must_exist=False).name
     if out.exists():
         raise UserError(f"{out} is there already; import makes a report of its own: leave RUN= out")
-    for knob, _ in KNOBS.values():
-        if not environment.get(knob):
-            raise UserError(f"{knob} is not given: make import BASELINE_LOG=a.log CANDIDATE_LOG=b.log")
+    if lacking := [knob for knob, _ in KNOBS.values() if not environment.get(knob)]:
+        raise UserError(f"{lacking[0]} is not given: make import BASELINE_LOG=a.log CANDIDATE_LOG=b.log")
     paths = {side: Path(environment[knob]).expanduser() for side, (knob, _) in KNOBS.items()}
     if paths["baseline"].resolve() == paths["candidate"].resolve():
         raise UserError(f"BASELINE_LOG and CANDIDATE_LOG are the same file: {paths['baseline']}")
@@ -77,30 +76,20 @@ def main(environment: Mapping[str, str], results: Path) -> int:
     # Without the mark, which stands for a verdict.
     answers = [] if failed else [line.removeprefix("? ") for line in sentences.answer(sides)]
     summary = [ONE_EACH, *([FAILED, *failed] if failed else [])]
-    knobs = [f"{KNOBS[side][0]}={log.path}" for side, log in logs.items()]
-    knobs += [f"{KNOBS[side][1]}={label}" for side, label in labels.items()]
-    text = write(
-        out / "report.md",
-        markup.paragraphs(
-            f"# {markup.text(title)}",
-            markup.quoted(summary),
-            Pictures(out).show(
-                "load-rate",
-                "load rate",
-                f"Ingestion rate over time, samples/s: {names}",
-                "One load of each; a bar marks its end.",
-                load_rate(curves({side: log.load for side, log in logs.items()}), labels),
-            ),
-            markup.items(answers),
-            "## Figures",
-            markup.table(*_table(figures, labels), right=range(2, 5)),
-            "## Warnings" if doubts else "",
-            markup.items(doubts),
-            "## Where the figures come from",
-            LIMITS + markup.items(_origins(logs)),
-            markup.block(shlex.join(["make", "import", *knobs]), "shell"),
-        ),
-    )
+    values = ({side: log.path for side, log in logs.items()}, labels)
+    knobs = [f"{KNOBS[side][at]}={of[side]}" for at, of in enumerate(values) for side in KNOBS]
+    picture = Pictures(out).show(
+        "load-rate", "load rate", f"Ingestion rate over time, samples/s: {names}",
+        "One load of each; a bar marks its end.",
+        load_rate(curves({side: log.load for side, log in logs.items()}), labels),
+    )  # fmt: skip
+    text = write(out / "report.md", markup.paragraphs(
+        f"# {markup.text(title)}", markup.quoted(summary), picture, markup.items(answers),
+        "## Figures", markup.table(*_table(figures, labels), right=range(2, 5)),
+        markup.titled("## Warnings", markup.items(doubts)),
+        "## Where the figures come from", LIMITS + markup.items(_origins(logs)),
+        markup.block(shlex.join(["make", "import", *knobs]), "shell"),
+    ))  # fmt: skip
     write(out / "report.html", page.render(text, title, out))
     print(f"\n{title}\n")
     print_table(*_table(figures, labels))

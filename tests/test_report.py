@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports import NAME, compared, drawn, edit_json, edit_plan, made, section, text
 
-from plots import comment, markup, numbers, report, sections
+from plots import comment, exports, markup, numbers, report, sections
 from plots.sections.blocks import values_of
 from plots.sentences import sentence
 from plots.source import open_source
@@ -349,11 +349,12 @@ def test_a_terminal_shows_what_markdown_means():
     assert report.plain(said) == "a*b_c [::1] <nil> & $5 is x"
 
 
-def test_report_before_compare_is_a_sentence(tmp_path):
+@pytest.mark.parametrize("stage", [report, comment, exports])
+def test_a_report_before_compare_is_a_sentence(tmp_path, stage):
     """What to do first is said."""
     run = synthetic.write_run(tmp_path / NAME, synthetic.Spec(blocks=1, exchanges=20))
-    with pytest.raises(UserError, match="make compare"):
-        report.main(run)
+    with pytest.raises(UserError, match=f"make compare RUN={NAME}"):
+        stage.main(run)
 
 
 @pytest.mark.parametrize(("count", "answers"), [(2, 2), (4, 1)])
