@@ -63,13 +63,12 @@ def _verdicts(source: Source, comparisons: Sequence[Comparison]) -> Iterator[str
         known = source.metrics[metric]
         for verdict in dict.fromkeys(map(decision, rows.values())):
             cells = [cell for cell, row in rows.items() if decision(row) == verdict]
-            sized = sentences.HEADLINES.get(verdict, ("", False))[1]
-            size = _sizes([rows[cell] for cell in cells], known) if sized else ""
+            size = _sizes([rows[cell] for cell in cells], known) if sentences.HEADLINES[verdict][1] else ""
             where = _where(source, cells, len(comparisons))
             by_verdict.setdefault(verdict, {}).setdefault(where, []).append(f"{known.named(query_type)}{size}")
-    for verdict in sentences.in_order(by_verdict):
-        for where, named in by_verdict[verdict].items():
-            yield f"{sentences.HEADLINES.get(verdict, (verdict,))[0]} {where}: {'; '.join(named)}"
+    for verdict, (words, _) in sentences.HEADLINES.items():
+        for where, named in by_verdict.get(verdict, {}).items():
+            yield f"{words} {where}: {'; '.join(named)}"
 
 
 def _where(source: Source, cells: Sequence[str], total: int) -> str:
