@@ -76,8 +76,8 @@ def main(environment: Mapping[str, str], results: Path) -> int:
     # Without the mark, which stands for a verdict.
     answers = [] if failed else [line.removeprefix("? ") for line in sentences.answer(sides)]
     summary = [ONE_EACH, *([FAILED, *failed] if failed else [])]
-    values = ({side: log.path for side, log in logs.items()}, labels)
-    knobs = [f"{KNOBS[side][at]}={of[side]}" for at, of in enumerate(values) for side in KNOBS]
+    knobs = [f"{KNOBS[side][0]}={log.path}" for side, log in logs.items()]
+    knobs += [f"{KNOBS[side][1]}={label}" for side, label in labels.items()]
     picture = Pictures(out).show(
         "load-rate", "load rate", f"Ingestion rate over time, samples/s: {names}",
         "One load of each; a bar marks its end.",
