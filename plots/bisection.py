@@ -67,6 +67,8 @@ def report(bisection: Bisection, known: Known, belief: Posterior, table: pd.Data
     """Return the report as Markdown."""
     answer, what = posterior.answer(belief, bisection.left_out), bisection.followed
     good, bad, spread = bisection.revisions[0], bisection.revisions[-1], known.spread()[0]
+    step = f"First {known.side}" if len(answer.steps) == 1 else "A step"
+    heads = ["Revision", "", "Change", "95 % interval", "Blocks", step, ""]
     scatter = f"{spread:.3g} {known.unit}" if known.native else f"{percent(spread):.2g} %"
     return (
         markup.paragraphs(
@@ -74,19 +76,7 @@ def report(bisection: Bisection, known: Known, belief: Posterior, table: pd.Data
             found(bisection, known, answer, belief),
             *(_log_entry(bisection, last) for _, last in answer.steps),
             "![change over revisions](course.png)",
-            markup.table(
-                [
-                    "Revision",
-                    "",
-                    "Change",
-                    "95 % interval",
-                    "Blocks",
-                    f"First {known.side}" if len(answer.steps) == 1 else "A step",
-                    "",
-                ],
-                [_row(bisection, known, row) for row in table.to_dict("records")],
-                [2, 3, 4, 5],
-            ),
+            markup.table(heads, [_row(bisection, known, row) for row in table.to_dict("records")], [2, 3, 4, 5]),
             *(_builds(bisection, known, step, results) for step in answer.steps),
             f"{number_of(len(bisection.steps), 'run')} against {markup.text(good.label)}, each with its report: "
             + ", ".join(markup.code(step.run) for step in bisection.steps)
@@ -149,7 +139,6 @@ def _row(bisection: Bisection, known: Known, row: dict[Any, Any]) -> list[str]:
 
 
 def _builds(bisection: Bisection, known: Known, step: tuple[int, int], results: Path) -> str:
-    """Return the paths of both builds of a step in the cache, and the command that compares them."""
     sides, role, lines = (step[0] - 1, step[1]), bisection.knobs.get("ROLE", ""), []
     for at in sides:
         run, variant = (known.runs.get(at, [""])[0], steps.SIDE) if at else (bisection.steps[0].run, "baseline")

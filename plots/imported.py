@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from plots import markup, numbers, page, sentences
-from plots.charts.load import load_rate
-from plots.comparison import Row
+from plots.charts.curves import load_rate
+from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
 from plots.plot_load import curves
 from plots.report import plain, print_table
@@ -56,9 +56,8 @@ def main(environment: Mapping[str, str], results: Path) -> int:
     out = results / HOME / run_directory(name, must_exist=False).name
     if out.exists():
         raise UserError(f"{out} is there already; import makes a report of its own: leave RUN= out")
-    for knob, _ in KNOBS.values():
-        if not environment.get(knob):
-            raise UserError(f"{knob} is not given: make import BASELINE_LOG=a.log CANDIDATE_LOG=b.log")
+    if lacking := [knob for knob, _ in KNOBS.values() if not environment.get(knob)]:
+        raise UserError(f"{lacking[0]} is not given: make import BASELINE_LOG=a.log CANDIDATE_LOG=b.log")
     paths = {side: Path(environment[knob]).expanduser() for side, (knob, _) in KNOBS.items()}
     if paths["baseline"].resolve() == paths["candidate"].resolve():
         raise UserError(f"BASELINE_LOG and CANDIDATE_LOG are the same file: {paths['baseline']}")
@@ -71,33 +70,26 @@ def main(environment: Mapping[str, str], results: Path) -> int:
         shutil.copyfile(path, out / f"logs/{side}.log")
     figures = rows(logs)
     failed, doubts = list(failures(logs, labels)), list(warnings(logs, labels, figures))
-    answers = [] if failed else _answers(figures)
     title, names = "{candidate} against {baseline}".format(**labels), markup.text(" and ".join(labels.values()))
+    known = [row for row in figures if row["change_pct"] is not None]
+    sides = Comparison("", "candidate", (labels["baseline"], labels["candidate"]), known, METRICS, [], {})
+    # Without the mark, which stands for a verdict.
+    answers = [] if failed else [line.removeprefix("? ") for line in sentences.answer(sides)]
     summary = [ONE_EACH, *([FAILED, *failed] if failed else [])]
     knobs = [f"{KNOBS[side][0]}={log.path}" for side, log in logs.items()]
     knobs += [f"{KNOBS[side][1]}={label}" for side, label in labels.items()]
-    text = write(
-        out / "report.md",
-        markup.paragraphs(
-            f"# {markup.text(title)}",
-            markup.quoted(summary),
-            Pictures(out).show(
-                "load-rate",
-                "load rate",
-                f"Ingestion rate over time, samples/s: {names}",
-                "One load of each; a bar marks its end.",
-                load_rate(curves({side: log.load for side, log in logs.items()}), labels),
-            ),
-            markup.items(answers),
-            "## Figures",
-            markup.table(*_table(figures, labels), right=range(2, 5)),
-            "## Warnings" if doubts else "",
-            markup.items(doubts),
-            "## Where the figures come from",
-            LIMITS + markup.items(_origins(logs)),
-            markup.block(shlex.join(["make", "import", *knobs]), "shell"),
-        ),
-    )
+    picture = Pictures(out).show(
+        "load-rate", "load rate", f"Ingestion rate over time, samples/s: {names}",
+        "One load of each; a bar marks its end.",
+        load_rate(curves({side: log.load for side, log in logs.items()}), labels),
+    )  # fmt: skip
+    text = write(out / "report.md", markup.paragraphs(
+        f"# {markup.text(title)}", markup.quoted(summary), picture, markup.items(answers),
+        "## Figures", markup.table(*_table(figures, labels), right=range(2, 5)),
+        markup.titled("## Warnings", markup.items(doubts)),
+        "## Where the figures come from", LIMITS + markup.items(_origins(logs)),
+        markup.block(shlex.join(["make", "import", *knobs]), "shell"),
+    ))  # fmt: skip
     write(out / "report.html", page.render(text, title, out))
     print(f"\n{title}\n")
     print_table(*_table(figures, labels))
@@ -124,7 +116,8 @@ def rows(logs: Mapping[str, Log]) -> list[Row]:
             "metric": name, "query_type": query_type, "unit": metric.unit, "threshold_pct": metric.threshold,
             "baseline_median": old, "candidate_median": new,
             "baseline_pseudomedian": old, "candidate_pseudomedian": new,
-            "change_pct": change, "lo_pct": None, "hi_pct": None,
+            "change_pct": change, "lo_pct": None, "hi_pct": None, "p_adj": None, "warnings": "",
+            "verdict": "inconclusive (n < 6)", "blocks": 1, "blocks_needed": None,
         })  # fmt: skip
     return table
 
@@ -194,20 +187,7 @@ def warnings(logs: Mapping[str, Log], labels: Mapping[str, str], figures: list[R
     yield from sentences.short_phases({name: seconds for name, seconds in known if seconds < sentences.SHORT_PHASE_S})
 
 
-def _answers(figures: list[Row]) -> list[str]:
-    """Return a line for each subject that both sides have."""
-    by_key, lines = {(row["metric"], row["query_type"]): row for row in figures if row["change_pct"] is not None}, []
-    for metric in METRICS.values():
-        row = by_key.get((metric.name, GEOMEAN if metric.geomean else ""))
-        if row and metric.headline:
-            (unit, sides), size = numbers.sides(row), sentences.size(row, metric)
-            name = metric.named(row["query_type"])
-            lines.append(f"**{name}**: {' → '.join(sides)} {unit}; {size}, one run each: no verdict")
-    return lines
-
-
 def _table(figures: list[Row], labels: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
-    """Return the heads of the table, and the cells of each row."""
     cells = []
     for row in figures:
         metric, (unit, sides) = METRICS[row["metric"]], numbers.sides(row)
@@ -217,7 +197,6 @@ def _table(figures: list[Row], labels: Mapping[str, str]) -> tuple[list[str], li
 
 
 def _origins(logs: Mapping[str, Log]) -> Iterator[str]:
-    """Yield the data, the workers, the path and the hash of each log."""
     for side, log in logs.items():
         digest = hashlib.sha256(log.path.read_bytes()).hexdigest()
         flags = " ".join(f"--{name}={value}" for name, value in log.flags.items())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from plots import numbers
-from plots.charts.load import load_rate
+from plots.charts.curves import load_rate
 from plots.charts.style import save
 from tsduel.core import results
 from tsduel.core.errors import UserError

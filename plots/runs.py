@@ -60,7 +60,6 @@ def groups(runs: Sequence[Source]) -> list[list[Source]]:
 
 
 def _differences(together: Sequence[Sequence[Source]]) -> str:
-    """Return a line for each two neighbouring groups: the settings in which they differ."""
     lines = []
     for run, other in ((group[-1], following[0]) for group, following in pairwise(together)):
         first, second = settings(run), settings(other)
@@ -130,18 +129,16 @@ def trend(environment: Mapping[str, str], results: Path) -> str:
     mine = groups([run for run in runs if any(side.row(metric, query_type) for side in _sides([run]))])
     tables = [_course(group, metric, query_type) for group in mine]
     longest = max(mine, key=len)
-    name = _named(_sides(longest), metric, query_type)
-    higher = longest[0].metrics[metric].better == "higher"
-    ratio, points = longest[0].plan.crosses, _points(longest, metric, query_type)
     parts = [f"# {metric} {query_type}".rstrip(), _differences(mine), *tables]
+    points = _points(longest, metric, query_type)
     if points.empty:
         return markup.paragraphs(*parts, "No picture: no run has a change of it in percent.") + "\n"
-    if ratio:
-        points[["change", "low", "high"]] = 1 + points[["change", "low", "high"]].astype(float) / 100
+    higher = longest[0].metrics[metric].better == "higher"
+    name, ratio = _named(_sides(longest), metric, query_type), longest[0].plan.crosses
     figure = draw(points, name, higher_is_better=higher, ratio=ratio)
     directory = results / OUT
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{metric}{'-' if query_type else ''}{query_type}".replace("/", "_")
+    path = directory / "-".join(filter(None, (metric, query_type))).replace("/", "_")
     save(figure, path.with_name(path.name + ".svg"))
     drawn = f"Picture of {number_of(len(longest), 'run')}: {path}.svg, {path}.png"
     return markup.paragraphs(*parts, drawn) + "\n"
@@ -161,21 +158,24 @@ def _stored(results: Path) -> Iterator[Source]:
 
 
 def _course(group: Sequence[Source], metric: str, query_type: str) -> str:
+    name = _named(_sides(group), metric, query_type)
     rows = [
         [run.plan.created[:16], _name(run), *side.labels, side.cell_of(metric, query_type)]
         for run in group
         for side in run.comparisons
     ]
-    name = _named(_sides(group), metric, query_type)
     return markup.table(["Created", "Run", "baseline", "candidate", name], rows, [4])
 
 
 def _points(group: Sequence[Source], metric: str, query_type: str) -> pd.DataFrame:
-    """Return the change of each candidate and its interval, in percent: columns created, version, change, low, high."""
+    """Return columns created, version, change, low, high: the change of each candidate in percent, or as a ratio."""
     rows = [
         (run.plan.created[:10], side.labels[1], row["change_pct"], row["lo_pct"], row["hi_pct"])
         for run in group
         for side in run.comparisons
         if (row := side.row(metric, query_type)) and row["change_pct"] is not None
     ]
-    return pd.DataFrame(rows, columns=["created", "version", "change", "low", "high"])
+    points = pd.DataFrame(rows, columns=["created", "version", "change", "low", "high"])
+    if group[0].plan.crosses:
+        points[["change", "low", "high"]] = 1 + points[["change", "low", "high"]].astype(float) / 100
+    return points

@@ -26,6 +26,7 @@ HEADLINES = {
     "inconclusive (n < 6)": ("? a first look, no verdict", True),
     ONE_EACH: ("? one run each, no verdict", True),
     "not comparable": ("not comparable", False),
+    "shown": ("shown", False),
 }
 
 
@@ -64,23 +65,19 @@ def headline(comparison: Comparison) -> str:
     by_verdict: dict[str, list[str]] = {}
     for row in subjects(comparison):
         verdict = _verdict(row)
-        sized = HEADLINES.get(verdict, ("", False))[1] and row["change_pct"] is not None
+        sized = HEADLINES[verdict][1] and row["change_pct"] is not None
         p = f"adjusted p {numbers.probability(row['p_adj'])}" if verdict == NOT_CONFIRMED else ""
         metric = comparison.metrics[row["metric"]]
         beside = "; ".join(filter(None, [size(row, metric) if sized else "", p, comparison.note(row)]))
         name = markup.text(metric.named(row["query_type"]))
         by_verdict.setdefault(verdict, []).append(f"{name}{markup.aside(beside)}")
     if by_verdict:
-        return ". ".join(f"{HEADLINES.get(v, (v,))[0]}: {'; '.join(by_verdict[v])}" for v in in_order(by_verdict))
+        return ". ".join(
+            f"{words}: {'; '.join(by_verdict[v])}" for v, (words, _) in HEADLINES.items() if v in by_verdict
+        )
     # Without a block that counts, give the reason.
     why = (f"block {block}: {reason}" for block, reason in comparison.dropped.items() if not comparison.valid)
     return f"? nothing was measured{markup.aside(markup.text(next(why, '')))}"
-
-
-def in_order(verdicts: Iterable[str]) -> list[str]:
-    """Return verdicts in the order of HEADLINES, unknown ones last."""
-    known = list(HEADLINES)
-    return sorted(verdicts, key=lambda verdict: known.index(verdict) if verdict in known else len(known))
 
 
 def folded(comparison: Comparison, title: str, query_types: Sequence[str]) -> str:
@@ -136,7 +133,6 @@ def _verdict(row: Row) -> str:
 
 
 def _moved(comparison: Comparison, of: Row) -> str:
-    """Return the query types of a row of all types that moved most, each way."""
     rows = [row for row in comparison.of(of["metric"]) if row["query_type"] not in {"", GEOMEAN, ALL}]
     if len(rows) < 2 or of["query_type"] not in {GEOMEAN, ALL}:  # noqa: PLR2004 - one type
         return ""
@@ -172,7 +168,6 @@ def _inverse(row: Row, metric: Metric) -> bool:
 
 
 def _interval(row: Row) -> str:
-    """Return the interval that decided, with its level."""
     low, high, level = numbers.deciding(row)
     return "" if low is None or high is None else f" ({level} % CI {numbers.reach(low, high)} %)"
 

@@ -158,7 +158,6 @@ def open_source(run_dir: Path) -> Source:
 
 
 def _apart(plan: Plan, candidate: str) -> tuple[bool, str]:
-    """Return whether a candidate is another database than the baseline, and the protocols of both if they differ."""
     if not plan.apart(candidate):
         return False, ""
     sides = [plan.target_of(name) for name in (plan.variants[0].name, candidate)]
@@ -167,7 +166,6 @@ def _apart(plan: Plan, candidate: str) -> tuple[bool, str]:
 
 
 def _known_as(metric: Metric, plan: Plan) -> str:
-    """Return the databases' own names of a metric."""
     known = [
         target.counters[metric.counter].names for target in plan.targets.values() if metric.counter in target.counters
     ]

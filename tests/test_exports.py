@@ -10,14 +10,12 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import synthetic
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from reports import compared, edit_plan
 
 from plots import exports
 from plots.exports.openmetrics import name_of
-from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
 from tsduel.stats import compare
 
@@ -282,10 +280,3 @@ def test_blocks_that_do_not_count_are_left_out(tmp_path):
     run = made(tmp_path / "all", failed=dict.fromkeys(range(1, 7), ("baseline", "solo", "it died")))
     assert {path.name for path in (run / "exports").iterdir()} == ALWAYS
     assert [family.name for family in families(run)] == ["tsduel_variant"]
-
-
-def test_export_before_compare_is_a_sentence(tmp_path):
-    """What to do first is said."""
-    run = synthetic.write_run(tmp_path / "run", synthetic.Spec(blocks=1, exchanges=20))
-    with pytest.raises(UserError, match="make compare RUN=run"):
-        exports.main(run)

@@ -6,7 +6,9 @@ import shutil
 from html import unescape
 from html.parser import HTMLParser
 
+import cmarkgfm
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -114,6 +116,32 @@ def test_nasty_names_keep_tables_whole(nasty):
             assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
 
 
+def test_github_renders_report_and_comment(nasty):
+    """GitHub's own parser makes tables, pictures and folds of them, and no letter of a name becomes markup.
+
+    Before the folds a report has 120 lines at most, and a comment 25.
+    """
+    for source, most in ((text(nasty), 120), (comment.main(nasty), 25)):
+        html = cmarkgfm.github_flavored_markdown_to_html(source, cmarkgfm.Options.CMARK_OPT_UNSAFE)
+        found = Page(re.sub(r"<!--.*?-->", "", html))
+        assert len(found.all("table")) == len(re.findall(r"(?:^\|.*\n)+", source, re.MULTILINE)) > 1
+        assert len(found.all("img")) == source.count("[![")
+        assert len(found.all("details")) == len(found.all("summary")) == source.count("<details>") > 1
+        assert not {"b", "i", "em", "del", "script"} & {tag for tag, _ in found.found}
+        assert found.text.count(" ".join(NASTY.split())) > 1
+        assert outside_folds(source) <= most
+
+
+def outside_folds(source):
+    """Return the number of lines outside folds."""
+    depth = seen = 0
+    for line in source.splitlines():
+        depth += line.startswith("<details>")
+        seen += depth == 0
+        depth -= line.startswith("</details>")
+    return seen
+
+
 def test_html_that_is_not_ours_is_shown_as_typed(tmp_path):
     """Only the tags that fold something are passed on."""
     inside = "<img src=x onerror=y>\n\nb <i>c</i>"
@@ -174,3 +202,14 @@ def test_the_example_is_made_from_its_tables(tmp_path, capsys):
     assert [line for line in lines if line not in said] == []
     for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", readme):
         assert (EXAMPLE.parents[1] / picture).exists()
+
+
+def test_the_examples_of_ci_are_yaml_of_the_comment_that_there_is():
+    """Both examples parse, run the quick experiment, and look for the marker that a comment begins with."""
+    said = (EXAMPLE.parents[1] / "docs/ci.md").read_text()
+    github, gitlab = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", said, re.DOTALL))
+    steps = github["jobs"]["tsduel"]["steps"]
+    for script in ("\n".join(step.get("run", "") for step in steps), "\n".join(gitlab["tsduel"]["script"])):
+        for part in ("experiments/quick.yml", "make comment", "head -n 1", "-m tsduel report"):
+            assert part in script
+    assert f"`{comment.MARKER.format('quick')}`" in said

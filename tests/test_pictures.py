@@ -13,9 +13,9 @@ from reports import drawn as made
 from plots import report
 from plots.charts import curves, style
 from plots.charts.blocks import Lane, by_block
+from plots.charts.curves import load_rate
 from plots.charts.distributions import distributions, ticks
 from plots.charts.forest import MOST_ROWS, Change, caption, forest, forest_of, shared_path
-from plots.charts.load import load_rate
 from plots.charts.server import course
 from tsduel.core.errors import UserError
 
@@ -23,6 +23,7 @@ LABELS = {"baseline": "v1.132.0", "candidate": "v1.133.0"}
 CHANGE = Change(
     "g", "Load rate", "candidate", 8.0, 5.0, 11.0, 5.0, higher_is_better=False, sure=True, screen=False, hint="8 % more"
 )
+LONG = "a type with a very long name of its own"
 ALL = {"change", "change-narrow", "distributions", "load-rate", "server", "blocks"}
 
 
@@ -130,16 +131,13 @@ def test_nothing_is_written_outside_of_a_picture(tmp_path, candidates):
         for name in ("x", "Mean, a query type with a name of its own")
         for candidate in list(labels)[1:]
     ]
-    assert outside(forest(changes, labels, "Change by metric, %"), tmp_path) < 0.01
     loads = pd.concat([rates(variant, 1, [1e6, 2e6, 2e6]) for variant in labels])
-    assert outside(load_rate(loads, labels), tmp_path) < 0.01
-    whole = pd.concat(
-        [loads.assign(phase=phase, metric="rss_bytes", value=3e11) for phase in ("load", "settle", "query")]
-    )
-    assert outside(course(whole, labels), tmp_path) < 0.01
-    assert (
-        outside(distributions(quantiles(labels), ["a type with a very long name of its own"], labels), tmp_path) < 0.01
-    )
+    phases = [loads.assign(phase=phase, metric="rss_bytes", value=3e11) for phase in ("load", "settle", "query")]
+    for figure in (
+        forest(changes, labels, "Change by metric, %"), load_rate(loads, labels), course(pd.concat(phases), labels),
+        distributions(quantiles(labels), [LONG], labels),
+    ):  # fmt: skip
+        assert outside(figure, tmp_path) < 0.01
 
 
 def rates(variant, block, values, **more):
@@ -155,7 +153,7 @@ def quantiles(labels):
         pd.DataFrame({"variant": variant, "quantile": steps, "value_ms": (1 + n / 10) * (0.2 + steps**9), "n": 1000})
         for n, variant in enumerate(labels)
     ]
-    return pd.concat(parts).assign(cell="", query_type="a type with a very long name of its own")
+    return pd.concat(parts).assign(cell="", query_type=LONG)
 
 
 def test_short_loads_are_steps_from_zero():
@@ -228,7 +226,7 @@ def test_each_phase_has_its_own_clock():
 
 def test_a_distribution_shows_both_tails():
     """One curve a variant from its least to its largest quantile, with p50, p95 and p99 marked."""
-    figure = distributions(quantiles(LABELS), ["a type with a very long name of its own"], LABELS)
+    figure = distributions(quantiles(LABELS), [LONG], LABELS)
     axes = figure.axes[0]
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "logit")
     lines = [line for line in axes.lines if len(line.get_xdata()) == 99]
@@ -275,7 +273,7 @@ def test_panels_of_fewer_than_three_samples_are_left_out():
     parts = [rates("baseline", 1, [1.0] * n, phase=p, metric="rss_bytes") for p, n in (("load", 9), ("settle", 2))]
     assert [axes.get_title(loc="center") for axes in course(pd.concat(parts), LABELS).axes] == ["load"]
     assert course(parts[1], LABELS) is None
-    assert distributions(quantiles(LABELS).assign(n=2), ["a type with a very long name of its own"], LABELS) is None
+    assert distributions(quantiles(LABELS).assign(n=2), [LONG], LABELS) is None
 
 
 @pytest.mark.parametrize("names", [["v1", "v2"], ["x" * 200, "y" * 200], ["a" * 40] * 6, ["$x$", "_", "Größe <b>"]])

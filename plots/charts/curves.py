@@ -1,11 +1,13 @@
-"""Curves of blocks over time: averaged where they have too many points, and their median."""
+"""Curves of blocks over time: averaged where they have too many points, and their median; the load rate as such."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from plots.charts.style import Look, hover
+from plots.charts.style import Look, headed, hover, key, looks, readable, scaled, styled
 from plots.numbers import number
+from tsduel.core.wording import number_of
 
 MOST_POINTS = 120
 STEPS_BELOW = 40
@@ -89,3 +91,31 @@ def _stepped(x: np.ndarray, y: np.ndarray, *, steps: bool) -> Curve:
         return x, y
     edges = np.concatenate([[0.0], np.repeat(x, 2)])[:-1]
     return edges, np.repeat(y, 2)
+
+
+@styled
+def load_rate(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
+    """Draw the load rate over time: all blocks thin, the median over blocks thick, each variant to its own end.
+
+    A bar marks the median end of a variant's loads. Many intervals are averaged, and the axis says so; few
+    are drawn as steps.
+
+    `series`: columns block, variant, elapsed_s, value (samples/s in the interval that ends at elapsed_s).
+    `labels`: variant -> name for people, baseline first.
+    """
+    seconds = window(series)
+    unit, factor = scaled("samples/s", float(series["value"].max()))
+    rates = series.assign(value=series["value"] / factor)
+    loads = {variant: by_block(rates, variant, seconds) for variant in labels}
+    notes = {v: f"median of {number_of(len(load), 'block')}" if load[1:] else "one load" for v, load in loads.items()}
+    handles = [key(labels[v], look, f" ({notes[v]})") for v, look in looks(labels).items() if loads[v]]
+    figure = headed("Ingestion rate over time, samples/s (higher is better)", handles, 6.5, 3.0)
+    axes = figure.add_subplot()
+    for variant, look in looks(labels).items():
+        draw(axes, loads[variant], look, labels[variant])
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0, top=axes.get_ylim()[1] * 1.04)
+    axes.set_xlabel("seconds since the load began")
+    axes.set_ylabel(unit + (f", means of {seconds:.0f} s" if seconds else ""))
+    readable(axes, most=7)
+    return figure

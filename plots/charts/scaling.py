@@ -102,7 +102,6 @@ def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping
 
 
 def _ticks(axes: Axes) -> None:
-    """Print few plain numbers, even if an axis spans less than a decade."""
     axis, (low, high) = axes.yaxis, axes.get_ylim()
     decades = np.log10(high / low)
     if decades < _NARROW:

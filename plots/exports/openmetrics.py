@@ -60,7 +60,6 @@ def _spoken(unit: str, plural: Mapping[str, str]) -> str:
 
 
 def _info(source: Source) -> Family:
-    """Return the revision of each variant, with the end of its last block as time."""
     phases = source.table("phases")
     family = InfoMetricFamily("tsduel_variant", "What a variant of a run was.")
     for variant in source.run.variants:

@@ -23,7 +23,7 @@ def files(source: Source) -> dict[str, str]:
     texts, tests, every = dict[str, str](), dict[str, Any](), list(figures(source))
     for candidate in source.run.variants[1:]:
         file = f"otava-{'screen-' if source.standing == 'screen' else ''}{candidate}.csv"
-        columns = {_column(f.metric.name, f.query_type): f for f in every if f.row["candidate"] == candidate}
+        columns = {_column(f.row["metric"], f.row["query_type"]): f for f in every if f.row["candidate"] == candidate}
         if not columns:
             continue
         texts[file] = _csv(source, candidate, {name: figure.median for name, figure in columns.items()})
@@ -32,7 +32,7 @@ def files(source: Source) -> dict[str, str]:
             "file": file,
             "time_column": "time",
             "attributes": list(ATTRIBUTES),
-            "metrics": {n: {"direction": 1 if f.metric.better == "higher" else -1} for n, f in columns.items()},
+            "metrics": {n: {"direction": 1 if f.row["better"] == "higher" else -1} for n, f in columns.items()},
         }
     return {**texts, "otava.yaml": yaml.safe_dump({"tests": tests}, sort_keys=False, allow_unicode=True)}
 

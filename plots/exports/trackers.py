@@ -30,14 +30,12 @@ LONGEST = 64
 
 @dataclass(frozen=True)
 class Figure:
-    """One metric of a candidate, in the metric's unit; `row` is that of comparison.json."""
+    """A row of comparison.json, and what its candidate's blocks have, in the metric's unit."""
 
-    metric: Metric
-    query_type: str
+    row: Row
     median: float
     least: float
     largest: float
-    row: Row
 
 
 def series(source: Source) -> str:
@@ -60,7 +58,7 @@ def figures(source: Source) -> Iterator[Figure]:
             table = values_of(source, metric.name, row["query_type"], comparison.cell)
             mine = table[(table["variant"] == row["candidate"]) & table["block"].isin(comparison.valid)]["value"]
             least, largest = (min(mine), max(mine)) if len(mine) else (median, median)
-            yield Figure(metric, row["query_type"], short(median), short(least), short(largest), row)
+            yield Figure(row, short(median), short(least), short(largest))
 
 
 def short(value: float) -> float:
@@ -76,14 +74,14 @@ def github_action_benchmark(source: Source, better: Literal["lower", "higher"]) 
     """
     judged = [
         {
-            "name": _name(source, figure.row["candidate"], figure.metric.name, figure.query_type),
-            "unit": figure.metric.unit,
+            "name": _name(source, *(figure.row[key] for key in ("candidate", "metric", "query_type"))),
+            "unit": figure.row["unit"],
             "value": figure.median,
             "range": f"{numbers.number(figure.least)} to {numbers.number(figure.largest)}",
             "extra": _extra(source, figure.row),
         }
         for figure in figures(source)
-        if figure.metric.better == better
+        if figure.row["better"] == better
     ]
     known = {entry["name"] for entry in judged}
     return judged + [entry for entry in _shifts(source) if better == "lower" and entry["name"] not in known]
@@ -133,8 +131,8 @@ def bencher(source: Source) -> dict[str, dict[str, dict[str, float]]]:
     slugs = safe({name: name for name in source.metrics}, "-")
     for figure in figures(source):
         values = {"value": figure.median, "lower_value": figure.least, "upper_value": figure.largest}
-        benchmark = _name(source, figure.row["candidate"], figure.query_type)
-        document.setdefault(benchmark, {})[slugs[figure.metric.name]] = values
+        benchmark = _name(source, figure.row["candidate"], figure.row["query_type"])
+        document.setdefault(benchmark, {})[slugs[figure.row["metric"]]] = values
     return document
 
 

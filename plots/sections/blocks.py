@@ -61,7 +61,6 @@ def failures(source: Source) -> list[str]:
 
 
 def _spreads(comparison: Comparison, source: Source) -> str:
-    """Return the spread of each primary row by exchanges, sittings and blocks, and the advice of `_advice`."""
     rows = comparison.primary
     # Add the query types of a mean.
     means = dict.fromkeys(row["metric"] for row in rows if row["query_type"] == GEOMEAN)
@@ -102,7 +101,6 @@ def _advice(row: Row, source: Source) -> str:
 
 
 def _figure(source: Source) -> Figure | None:
-    """Draw the rows of the primary family that have enough blocks, values left and changes right."""
     lanes, values, changes = [], [], []
     rows = [(side, row) for side in source.comparisons for row in side.primary]
     for comparison, row in rows:

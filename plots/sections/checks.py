@@ -50,7 +50,6 @@ def levels(source: Source) -> list[tuple[str, str, str, str]]:
 
 
 def _how_compared(source: Source) -> str:
-    """Return `levels` as a table with the numbers of compared answers."""
     table, rows = source.table("checks"), []
     answered = table[(table["check"] == "exchanges_answered") & ~table["block"].isin(source.run.warmups)]
     for name, candidate, level, why in levels(source):
@@ -107,7 +106,6 @@ def _table(source: Source) -> str:
 
 
 def _counts(source: Source) -> tuple[int, int]:
-    """Return how many checks should be made in the run, and how many were."""
     return sum(planned(source).values()), int((source.table("checks")["actual"] != "").sum())
 
 
@@ -115,23 +113,23 @@ def sentence(source: Source) -> str:
     """Return one sentence for all checks: checked N of M, how many failed."""
     (wanted, made), failed = _counts(source), int((source.table("checks")["ok"] != "true").sum())
     text = f"Checked {numbers.count(made)} of {numbers.count(wanted)}"
-    if failed or not made:
-        return f"{text}, {failed} FAILED" if made else f"{text}: FAILED, nothing was checked"
+    if not made:
+        return f"{text}: FAILED, nothing was checked"
+    if failed:
+        return f"{text}, {failed} FAILED"
     return f"{text}, none failed" + (f", {numbers.count(wanted - made)} not made" if made < wanted else "")
 
 
 def counted(source: Source) -> str:
     """Return the number of warnings with a link to them, the effects of an order among them; empty without any."""
-    lines = warnings(source)
-    orders = sum("order effect" in line for line in lines)
-    if not lines:
+    if not (lines := warnings(source)):
         return ""
+    orders = sum("order effect" in line for line in lines)
     among = f", {number_of(orders, 'order effect')} among them" if orders else ""
     return f"**[{number_of(len(lines), 'warning')}](#checks)**{among}."
 
 
 def _not_made(source: Source) -> str:
-    """Return a sentence on the planned blocks that lack checks, if any do."""
     wanted, made = _counts(source)
     ended = {block.block for block in source.run.blocks if not block.failures}
     rest = [row for row in source.run.due if row.block not in ended]

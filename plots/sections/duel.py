@@ -53,7 +53,6 @@ def section(source: Source, pictures: Pictures) -> str:
 
 
 def _conditions(source: Source) -> str:
-    """Return the conditions of the duel in sentences: pins, equal starts, the client's CPU, instructions."""
     pin, checks = source.run.host.get("pin") or {}, source.table("checks")
     lines = []
     if pin.get("server"):

@@ -55,7 +55,6 @@ def _by_cell(source: Source) -> dict[str, list[dict[str, Any]]]:
 
 
 def _differences(source: Source) -> Iterator[tuple[Difference, Comparison]]:
-    """Yield the differences between types of machines, with the comparison of the first type."""
     by_key = {(side.cell, side.candidate): side for side in source.comparisons}
     for difference in source.document.get("machines", []):
         yield difference, by_key[difference["cell"], difference["candidate"]]
@@ -121,7 +120,6 @@ def section(source: Source, pictures: Pictures) -> str:
 
 
 def _spread(comparison: Comparison, source: Source) -> str:
-    """Return the spread between the hosts of a comparison, beyond that of their blocks, and whether they disagree."""
     rows = [row for row in comparison.primary if row.get("by_host")]
     if not rows:
         hosts = number_of(len(_by_cell(source).get(comparison.cell, ())), "host")

@@ -35,7 +35,6 @@ def limits(source: Source, _: Pictures) -> str:
 
 
 def _text(source: Source, name: str) -> str:
-    """Return a template of plots/templates, filled in."""
     calibration = source.run.of_any_host("calibration.json")
 
     def counts(key: str) -> str:

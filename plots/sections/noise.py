@@ -90,7 +90,6 @@ def _spoilt(source: Source, noise: pd.DataFrame) -> str:
 
 
 def _coins(source: Source) -> str:
-    """Return the effects of being second, folded, and where executables lay; nothing without a duel."""
     rows = []
     for comparison in source.comparisons:
         for row in comparison.primary:

@@ -168,7 +168,6 @@ def _starts(rates: Rates) -> str:
 
 
 def _void(cell: Cell) -> Iterator[str]:
-    """Yield a sentence for each variant with phases that were spoilt by the client or the machine."""
     for variant, label in cell.source.labels.items():
         if void := [(block, phase) for block, phase in cell.phases(variant) if phase.void]:
             block, phase = void[0]
@@ -180,7 +179,6 @@ def _void(cell: Cell) -> Iterator[str]:
 
 
 def _unsent(cell: Cell, rates: Mixed) -> Iterator[str]:
-    """Yield a sentence for each variant and operation with operations that were never sent."""
     for variant, label in cell.source.labels.items():
         good = [phase for _, phase in cell.phases(variant) if not phase.void]
         for operation, name in NAMES.items():
@@ -203,7 +201,6 @@ def _sides(cell: Cell, table: pd.DataFrame, time: str, quantile: float) -> str:
 
 
 def _percentiles(cell: Cell) -> str:
-    """Return a row an operation and time, a column a percentile: baseline → candidate in ms."""
     rows, table = [], cell.responses
     for operation, name in NAMES.items():
         for time in ("response", "service"):
@@ -217,7 +214,6 @@ def _percentiles(cell: Cell) -> str:
 
 
 def _kept(cell: Cell) -> str:
-    """Return how well the client kept the rate: its lateness, its CPU, the operations that waited for a connection."""
     phases = [phase for variant in cell.source.labels for _, phase in cell.phases(variant) if not phase.void]
     if not phases:
         return ""
@@ -234,7 +230,6 @@ def _kept(cell: Cell) -> str:
 
 
 def _unknown(cell: Cell, ladder: CapacityAsked) -> Iterator[str]:
-    """Yield a sentence for each variant and each reason why blocks do not show its capacity."""
     for variant, label in cell.source.labels.items():
         why = Counter[str]()
         for _, phases in groupby(cell.phases(variant), key=lambda known: known[0].block):

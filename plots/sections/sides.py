@@ -132,7 +132,6 @@ def _pins(pinned: str, pin: dict[str, Any]) -> str:
 
 
 def _hosts(source: Source) -> str:
-    """Return the components on each host of a topology, and the distance of each host from the client."""
     places = []
     for name, roles in source.plan.topology.items():
         facts = source.run.json(f"raw/{name}.json")

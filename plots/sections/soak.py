@@ -35,7 +35,7 @@ def sentences(source: Source) -> list[str]:
             "hours caches still fill. These figures are a first look; a longer `mixed.seconds` gives a verdict."
         )
     grown = (slope for slope in slopes if slope.verdict == "grows" and slope.metric != "disk_bytes")
-    lines += [f"{_of(source, slope)} grows by {_change(slope)}{_reached(slope)}." for slope in grown]
+    lines += [f"{_of(source, slope)} {_grows(slope)}." for slope in grown]
     lines += list(_differences(source, slopes))
     if slopes and not lines:
         lines.append("No memory, CPU, number of open files or response time grows: each interval has 0 in it.")
@@ -66,20 +66,13 @@ def section(source: Source, pictures: Pictures) -> str:
 
 
 def _row(source: Source, slope: Slope) -> list[str]:
-    interval = numbers.MISSING
-    if slope.lo is not None and slope.hi is not None:
-        interval = f"{_amount(slope, slope.lo, signed=True)} to {_amount(slope, slope.hi, signed=True)}"
+    low, estimate, high = (_amount(slope, value, signed=True) for value in (slope.lo, slope.slope, slope.hi))
+    interval = numbers.MISSING if numbers.MISSING in {low, high} else f"{low} to {high}"
     starts = f" in {number_of(slope.lives, 'start')}" if slope.lives > 1 else ""
-    return [
-        _of(source, slope),
-        _amount(slope, slope.slope, signed=True),
-        interval,
-        _amount(slope, slope.level),
-        _amount(slope, slope.limit),
-        _hours(slope.reached_h[0]) if slope.reached_h else numbers.MISSING,
-        f"{numbers.number(slope.hours, 2)} h{starts}",
-        _ENDS[slope.verdict],
-    ]
+    reached = _hours(slope.reached_h[0]) if slope.reached_h else numbers.MISSING
+    level, limit = _amount(slope, slope.level), _amount(slope, slope.limit)
+    sampled = f"{numbers.number(slope.hours, 2)} h{starts}"
+    return [_of(source, slope), estimate, interval, level, limit, reached, sampled, _ENDS[slope.verdict]]
 
 
 def _variant(source: Source, slope: Slope) -> str:
@@ -97,27 +90,20 @@ def _amount(slope: Slope, value: float | None, *, signed: bool = False) -> str:
     return f"{'+' if signed and value > 0 else ''}{numbers.number(value / factor, 3)} {unit}"
 
 
-def _change(slope: Slope) -> str:
-    return (
-        f"{_amount(slope, slope.slope)} an hour (95 % CI {_amount(slope, slope.lo)} to {_amount(slope, slope.hi)}, "
-        f"{numbers.number(slope.hours, 2)} h)"
-    )
-
-
 def _hours(hours: float) -> str:
     return f"{numbers.number(hours, 2)} h" if hours < 2 * _DAY_H else f"{numbers.number(hours / _DAY_H, 2)} days"
 
 
-def _reached(slope: Slope) -> str:
+def _grows(slope: Slope) -> str:
+    estimate, low, high, limit = (_amount(slope, of) for of in (slope.slope, slope.lo, slope.hi, slope.limit))
+    text = f"grows by {estimate} an hour (95 % CI {low} to {high}, {numbers.number(slope.hours, 2)} h)"
     if not slope.reached_h:
-        return ""
-    typical, soonest = slope.reached_h
-    limit = _amount(slope, slope.limit)
-    return f": the machine's {limit} would be reached in {_hours(typical)}, at the upper end in {_hours(soonest)}"
+        return text
+    typical, soonest = map(_hours, slope.reached_h)
+    return f"{text}: the machine's {limit} would be reached in {typical}, at the upper end in {soonest}"
 
 
 def _differences(source: Source, slopes: list[Slope]) -> Iterator[str]:
-    """Yield a sentence where a candidate's slope differs from the baseline's by more than chance."""
     of = {(slope.cell, slope.variant, slope.metric): slope for slope in slopes if slope.verdict != "short"}
     for (cell, variant, metric), slope in of.items():
         baseline = of.get((cell, source.baseline, metric))

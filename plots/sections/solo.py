@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from plots import markup, numbers, sentences
-from plots.charts.load import load_rate
+from plots.charts.curves import load_rate
 from plots.charts.server import PHASES, course
 from plots.charts.style import enough
 from plots.comparison import Comparison
@@ -81,7 +81,6 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
 
 
 def _clients(source: Source) -> str:
-    """Return a sentence on several clients that loaded together; empty for one client."""
     blocks = [block for block in source.run.blocks if block.kind != "warmup"]
     parts = [part for block in blocks for part in block.solo.values() if part.clients]
     words = sentences.together(parts, "loaded a part of the simulated hosts each", "curves")

@@ -120,7 +120,6 @@ def _last_aa(source: Source) -> dict[str, Any] | None:
 
 
 def _picture(source: Source, pictures: Pictures) -> str:
-    """Draw the rows of the answers and, of few variants, every query type."""
     kept = None if source.plan.aa or source.plan.crosses else _last_aa(source)
     changes = [row for comparison in source.comparisons for row in _changes(comparison, source, kept)]
     wide, narrow = (

@@ -63,13 +63,12 @@ def _verdicts(source: Source, comparisons: Sequence[Comparison]) -> Iterator[str
         known = source.metrics[metric]
         for verdict in dict.fromkeys(map(decision, rows.values())):
             cells = [cell for cell, row in rows.items() if decision(row) == verdict]
-            sized = sentences.HEADLINES.get(verdict, ("", False))[1]
-            size = _sizes([rows[cell] for cell in cells], known) if sized else ""
+            size = _sizes([rows[cell] for cell in cells], known) if sentences.HEADLINES[verdict][1] else ""
             where = _where(source, cells, len(comparisons))
             by_verdict.setdefault(verdict, {}).setdefault(where, []).append(f"{known.named(query_type)}{size}")
-    for verdict in sentences.in_order(by_verdict):
-        for where, named in by_verdict[verdict].items():
-            yield f"{sentences.HEADLINES.get(verdict, (verdict,))[0]} {where}: {'; '.join(named)}"
+    for verdict, (words, _) in sentences.HEADLINES.items():
+        for where, named in by_verdict.get(verdict, {}).items():
+            yield f"{words} {where}: {'; '.join(named)}"
 
 
 def _where(source: Source, cells: Sequence[str], total: int) -> str:
@@ -154,14 +153,12 @@ def _interval(fit: Fit) -> str:
 
 
 def _fits(source: Source, line: int, metric: str, query_type: str) -> dict[str, Fit]:
-    """Return the exponents of the variants that have one, in their order, along a line."""
     wanted = (line, metric, query_type)
     fits = [fit for fit in source.sweep["fits"] if (fit["line"], fit["metric"], fit["query_type"]) == wanted]
     return {name: fit for name in source.run.variants for fit in fits if fit["variant"] == name}
 
 
 def _figures(source: Source) -> Figures:
-    """Return the subjects of the answers of all cells."""
     return {key: _title(source, *key) for key in sentences.keys(source.comparisons)}
 
 
@@ -178,7 +175,6 @@ def _unit(metric: Metric, samples: int | None) -> tuple[str, float]:
 
 
 def _samples(source: Source) -> dict[str, int | None]:
-    """Return the number of stored samples of each cell."""
     loads = {cell.name: source.plan.at(cell.name).workload for cell in source.plan.cells}
     return {cell: load.samples if load else None for cell, load in loads.items()}
 

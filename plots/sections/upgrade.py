@@ -78,7 +78,6 @@ def _steps(comparison: Comparison, query_types: Sequence[str]) -> Iterator[tuple
 
 
 def _sentences(comparison: Comparison, source: Source) -> Iterator[str]:
-    """Yield sentences: whether the candidate starts, the cost of the start, and whether there is a way back."""
     upgrades = [block.upgrade for block in source.run.blocks if block.upgrade and block.kind != "warmup"]
     new, old = (markup.text(label) for label in reversed(comparison.labels))
     starts = (upgrade.start.get(comparison.candidate) for upgrade in upgrades)
@@ -110,7 +109,6 @@ def _both(row: Row) -> str:
 
 
 def _downgrade(down: list[Downgrade], old: str, new: str) -> str:
-    """Return whether the baseline starts on the data that the candidate leaves, and whether it answers as before."""
     starts = [downgrade for downgrade in down if downgrade.starts]
     if not starts:
         return f"**No way back**: {old} does not start on the data that {new} leaves: {markup.code(down[0].said)}"
