@@ -16,12 +16,12 @@ from tsduel.cli.knobs import KNOBS
 from tsduel.core.wording import did_you_mean
 
 Call = Callable[[Any, Path], int | None]
-RUN, RESULTS, WHOLE = "of one run", "of all runs", "several stages"
+RUN, RESULTS = "of one run", "of all runs"
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command. ``scope``: RUN, RESULTS or WHOLE; ``groups``: the groups of its knobs.
+    """One command. ``scope``: RUN or RESULTS; ``groups``: the groups of its knobs.
 
     ``call`` gets the module and the run's directory (that of all runs unless the scope is RUN). It returns an exit
     code, or None for 0. Modules are loaded late, and so are their libraries.
@@ -67,7 +67,7 @@ _RENTED, _SHARE, _LOGS, _HOUSE = "Rented machines and pods", "Share", "Your own 
 
 
 def _whole(topic: str, text: str, name: str, *groups: str) -> Command:
-    return Command(topic, text, "tsduel.cli.whole", lambda m, *_: getattr(m, name)(), WHOLE, (*_ASKED, *groups))
+    return Command(topic, text, "tsduel.cli.whole", lambda m, *_: getattr(m, name)(), RESULTS, (*_ASKED, *groups))
 
 
 WORDS = {"museum": "EXHIBIT", "queries-check": "QUERIES"}
@@ -75,7 +75,7 @@ WORDS = {"museum": "EXHIBIT", "queries-check": "QUERIES"}
 COMMANDS = {
     "doctor": Command(
         "Before anything", "is all here, or with TARGET= there, that a run needs? It changes nothing",
-        "tsduel.doctor.__main__", lambda m, *_: m.main("full"), WHOLE, _ASKED,
+        "tsduel.doctor.__main__", lambda m, *_: m.main("full"), RESULTS, _ASKED,
     ),
     "tsbs": _whole(_COMPARE, "compare two versions: all the stages below", "tsbs"),
     "gobench": _whole(_COMPARE, "compare Go benchmarks of two revisions of a module, in the same way", "gobench"),
@@ -200,7 +200,7 @@ COMMANDS = {
 PARTS = {
     "look": Command(
         "", "the part of doctor that takes less than a second", "tsduel.doctor.__main__", lambda m, *_: m.main("fast"),
-        WHOLE,
+        RESULTS,
     ),
     "history-of": Command(
         "", "METRIC over the versions of a run", "plots.history", lambda m, run: m.main(run, _ENV), logged=True
