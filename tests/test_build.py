@@ -72,9 +72,8 @@ class Run:
         """Resolve a component as plan does, of the newest variant unless it is a server."""
         asked = ComponentAsked(role=role, source=source, go=go, flags=("-x={{ y }}",), env={"K": "V"}, **where)
         found = sources.resolve(TARGET, name, asked)
-        version = sources.go_version(TARGET.go_minimum, go) if source != "binary" else ""
-        key = sources.build_key(TARGET, found, go=version, built_for=sources.platform())
-        part: dict[str, object] = found.model_dump(mode="json") | {"target": TARGET.name, "build_key": key}
+        part: dict[str, object] = found.model_dump(mode="json") | {"target": TARGET.name}
+        part["build_key"] = sources.build_key(TARGET, found)
         part |= {"module": TARGET.module, "output": TARGET.output, "go_minimum": TARGET.go_minimum}
         part["build_command"] = list(TARGET.build_command(source, found.version))
         if role == "server":

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 from gitrepo import Repository
 
-from tsduel.cli import app, home, inside, stage, whole
+from tsduel.cli import app, home, inside, whole
 from tsduel.cli.commands import COMMANDS, by_topic
 from tsduel.cli.knobs import KNOBS
 from tsduel.core import results
@@ -51,8 +51,9 @@ def stages(monkeypatch):
     made, codes = [], {}
 
     def call(command, environment=None, take=None):
-        del environment, take
-        made.append(tuple(str(word) for word in command[command.index("-m") + 2 :]))
+        del take
+        failed = (environment or {}).get("TSDUEL_FAILED")
+        made.append((*command[command.index("-m") + 2 :], *filter(None, [failed])))
         return codes.get(made[-1][0], 0)
 
     monkeypatch.setattr(whole.children, "call", call)
@@ -357,6 +358,8 @@ def test_a_plan_leaves_latest_where_it_is(tsduel, tmp_path):
         assert (tmp_path / "runs/latest").readlink().name == "one"
     assert tsduel("provision", *results, cwd=tmp_path).returncode == 0
     assert (tmp_path / "runs/latest").readlink().name == "two"
+    # After a stage that failed, its exit code is that of the whole.
+    assert tsduel("give-back", *results, cwd=tmp_path, TSDUEL_FAILED="2").returncode == 2
 
 
 def test_the_cache_has_a_name_for_every_program_that_is_called():
@@ -364,12 +367,3 @@ def test_the_cache_has_a_name_for_every_program_that_is_called():
     environment = {}
     home.keep_out_of_home(environment)
     assert environment["TSDUEL_CACHE"] == str(PROJECT / ".cache")
-
-
-def test_a_number_behind_a_stage_is_the_exit_code_before_it(monkeypatch):
-    """The run is RUN then, as when a failed build gives rented machines back."""
-    called = []
-    monkeypatch.setattr(stage, "execute", lambda *words: called.append(words) or 0)
-    monkeypatch.setenv("RUN", "r")
-    app.Tsduel("tsduel").main(["give-back", "2"], standalone_mode=False)
-    assert called == [("give-back", "r", 2)]

@@ -180,7 +180,7 @@ class TestPlan:
     @settings(deadline=None, max_examples=30)
     @given(blocks=st.integers(1, 12), warmups=st.integers(0, 1), count=st.integers(1, 5), seed=st.integers(0, 99))
     def test_cells_take_turns(self, blocks, warmups, count, seed):
-        """Every round has each cell once; each cell has the whole design, balanced, and numbers are of the run."""
+        """Every round has each cell once; each cell has the whole design, and numbers are of the run."""
         design = Design(blocks=blocks, warmup_blocks=warmups, spare_blocks=blocks // 4, seed=seed)
         names = {f"c{i}": ("a", "b") for i in range(count)}
         rows = order.draw(SIDES, names, design, dict.fromkeys(names, ("host1",)))
@@ -189,10 +189,6 @@ class TestPlan:
         for first in range(0, len(rows), count):
             turn = rows[first : first + count]
             assert ({row.cell for row in turn}, len({row.kind for row in turn})) == (set(names), 1)
-        for cell in names:
-            mine = [row for row in rows if row.cell == cell and row.kind == "measured"]
-            seen = Counter(row.order for row in mine[: blocks // 2 * 2])
-            assert set(seen.values()) <= {blocks // 2}
 
     def test_rounds_differ_and_one_cell_is_as_it_was(self):
         """Turns are drawn from the seed; without a sweep nothing but the coin of the variants decides."""

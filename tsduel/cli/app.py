@@ -112,18 +112,15 @@ def _command(name: str) -> click.Command:
         from tsduel.cli import stage
 
         typed = [word for word in words if "=" not in word]
-        knobs = home.words_to_knobs(word for word in words if "=" in word)
-        os.environ.update(knobs)
+        os.environ.update(home.words_to_knobs(word for word in words if "=" in word))
         if name in WORDS and typed:
             os.environ[WORDS[name]], typed = " ".join(typed), []
         if name in ASKING:
             experiments.refuse_missing(os.environ.get("EXPERIMENT", ""))
-        if about_run and typed and typed[0].isdecimal() and os.environ.get("RUN"):
-            typed.insert(0, os.environ["RUN"])  # only the exit code of the stage before was typed
-        run, *more = [*typed, ""] if about_run else ["", *typed]
-        if (extra := [*filter(None, more)]) and not (about_run and extra[0].isdecimal()):
-            raise UserError(f"{name}: {extra[0]!r} is not KNOB=VALUE; `tsduel {name} --help` lists the knobs")
-        return stage.execute(name, run or _run_of(name), int(extra[0]) if extra else 0)
+        run = typed.pop(0) if about_run and typed else _run_of(name)
+        if typed:
+            raise UserError(f"{name}: {typed[0]!r} is not KNOB=VALUE; `tsduel {name} --help` lists the knobs")
+        return stage.execute(name, run)
 
     words = click.Argument(["words"], nargs=-1, metavar=metavar, shell_complete=complete)
     parameters = [words, *_options(list(command.knobs))]

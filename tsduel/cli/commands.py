@@ -15,23 +15,22 @@ from typing import Any
 from tsduel.cli.knobs import KNOBS
 from tsduel.core.wording import did_you_mean
 
-Call = Callable[[Any, Path, int], int | None]
-RUN, RESULTS, WHOLE = "of one run", "of all runs", "several stages"
+Call = Callable[[Any, Path], int | None]
+RUN, RESULTS = "of one run", "of all runs"
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command. ``scope``: RUN, RESULTS or WHOLE; ``groups``: the groups of its knobs.
+    """One command. ``scope``: RUN or RESULTS; ``groups``: the groups of its knobs.
 
-    ``call`` gets the module, the run's directory (that of all runs unless the scope is RUN), and the exit code of the
-    stage that failed before. It returns an exit code, or None for 0. Modules are loaded late, and so are their
-    libraries.
+    ``call`` gets the module and the run's directory (that of all runs unless the scope is RUN). It returns an exit
+    code, or None for 0. Modules are loaded late, and so are their libraries.
     """
 
     topic: str
     help: str
     module: str
-    call: Call = lambda module, run_dir, _: module.main(run_dir)
+    call: Call = lambda module, run_dir: module.main(run_dir)
     scope: str = RUN
     groups: tuple[str, ...] = ("run",)
     makes_run: bool = False
@@ -43,7 +42,7 @@ class Command:
         return (name for name, knob in KNOBS.items() if knob.group in self.groups)
 
 
-def _report(report: Any, run_dir: Path, _: int) -> Any:
+def _report(report: Any, run_dir: Path) -> Any:
     report.main(run_dir)
     exported = importlib.import_module("plots.exports").main(run_dir)
     code = importlib.import_module("tsduel.stats.outcome").exit_code(run_dir, os.environ.get("FAIL_ON", ""))
@@ -68,7 +67,7 @@ _RENTED, _SHARE, _LOGS, _HOUSE = "Rented machines and pods", "Share", "Your own 
 
 
 def _whole(topic: str, text: str, name: str, *groups: str) -> Command:
-    return Command(topic, text, "tsduel.cli.whole", lambda m, *_: getattr(m, name)(), WHOLE, (*_ASKED, *groups))
+    return Command(topic, text, "tsduel.cli.whole", lambda m, *_: getattr(m, name)(), RESULTS, (*_ASKED, *groups))
 
 
 WORDS = {"museum": "EXHIBIT", "queries-check": "QUERIES"}
@@ -76,7 +75,7 @@ WORDS = {"museum": "EXHIBIT", "queries-check": "QUERIES"}
 COMMANDS = {
     "doctor": Command(
         "Before anything", "is all here, or with TARGET= there, that a run needs? It changes nothing",
-        "tsduel.doctor.__main__", lambda m, *_: m.main("full"), WHOLE, _ASKED,
+        "tsduel.doctor.__main__", lambda m, *_: m.main("full"), RESULTS, _ASKED,
     ),
     "tsbs": _whole(_COMPARE, "compare two versions: all the stages below", "tsbs"),
     "gobench": _whole(_COMPARE, "compare Go benchmarks of two revisions of a module, in the same way", "gobench"),
@@ -90,12 +89,12 @@ COMMANDS = {
     ),
     "museum": Command(
         _COMPARE, "regressions that people reported: list them, or run EXHIBIT=vm-gogc, several with spaces, or all",
-        "plots.museum", lambda m, results, _: m.main(_ENV.get("EXHIBIT", "").split(), _ENV, results),
+        "plots.museum", lambda m, results: m.main(_ENV.get("EXHIBIT", "").split(), _ENV, results),
         RESULTS, ("museum", *_ASKED),
     ),
     "queries-check": Command(
         _COMPARE, "try your own queries of a file on a small load: series, points, time; do both sides agree?",
-        "tsduel.doctor.queries", lambda m, results, _: m.main(_ENV, results), RESULTS, ("queries", *_ASKED),
+        "tsduel.doctor.queries", lambda m, results: m.main(_ENV, results), RESULTS, ("queries", *_ASKED),
     ),
     "calibrate": _whole(
         _COMPARE, "what this machine can tell apart, and in what time: three quick runs of a version that we know",
@@ -103,7 +102,7 @@ COMMANDS = {
     ),
     "plan": Command(
         _STAGES, "resolve the experiment and draw the order of blocks", "tsduel.plan.resolve",
-        lambda m, run, _: m.main(run, _ENV), groups=_ASKED, makes_run=True, logged=True,
+        lambda m, run: m.main(run, _ENV), groups=_ASKED, makes_run=True, logged=True,
     ),
     "provision": Command(
         _STAGES, "say where the blocks run; with TARGET=gcp or k8s, make that", "tsduel.places.provision",
@@ -119,7 +118,8 @@ COMMANDS = {
     ),
     "give-back": Command(
         _STAGES, "TARGET=gcp or k8s: destroy, once all blocks are at home (KEEP=1: not)", _ENDING,
-        lambda m, run, failed: m.main(run, _ENV, failed, forced=False), groups=("run", "rented"), logged=True,
+        lambda m, run: m.main(run, _ENV, int(_ENV.get("TSDUEL_FAILED", 0)), forced=False),
+        groups=("run", "rented"), logged=True,
     ),
     "tidy": Command(_STAGES, "raw files -> tidy/*.csv", "tsduel.tidy.tables", logged=True),
     "compare": Command(
@@ -127,7 +127,7 @@ COMMANDS = {
     ),
     "keep": Command(
         _STAGES, "after AA=1: keep in results/aa what it says of this kind of machine, for later plans and reports",
-        "tsduel.stats.aa", lambda m, run, _: print(m.keep(run)), logged=True,
+        "tsduel.stats.aa", lambda m, run: print(m.keep(run)), logged=True,
     ),
     "report": Command(
         _STAGES, "stats -> report.md, report.html and plots/, and the verdict table on the terminal",
@@ -135,27 +135,27 @@ COMMANDS = {
     ),
     "follow": Command(
         _WHILE, "watch a run from another terminal, wherever it runs; Ctrl-C leaves it alone",
-        "tsduel.rounds.follow", lambda m, run, _: m.main(run, _ENV), groups=("run", "view"),
+        "tsduel.rounds.follow", lambda m, run: m.main(run, _ENV), groups=("run", "view"),
     ),
     "status": Command(
         _WHILE, "what the run is doing, and how many blocks are finished", _CONTROL,
-        lambda m, run, _: m.status(run, as_json=bool(_ENV.get("TSDUEL_JSON"))),
+        lambda m, run: m.status(run, as_json=bool(_ENV.get("TSDUEL_JSON"))),
     ),
     "stop": Command(
         _WHILE, "end after the block that is running, wherever that is; twice: now; finished blocks are kept", _CONTROL,
-        lambda m, run, _: m.stop(run), logged=True,
+        lambda m, run: m.stop(run), logged=True,
     ),
     "fetch": Command(
         _WHILE, "from another machine: bring home what is finished by now", _CONTROL,
-        lambda m, run, _: m.fetch(run), logged=True,
+        lambda m, run: m.fetch(run), logged=True,
     ),
     "ssh": Command(
         _WHILE, "to another machine: log in where the blocks run", _CONTROL,
-        lambda m, run, _: m.login(run, _ENV), groups=("run", "on"),
+        lambda m, run: m.login(run, _ENV), groups=("run", "on"),
     ),
     "destroy": Command(
         _RENTED, "TARGET=gcp or k8s: delete everything of this run, and see that nothing is left", _ENDING,
-        lambda m, run, failed: m.main(run, _ENV, failed, forced=True), groups=("run", "rented"), logged=True,
+        lambda m, run: m.main(run, _ENV, 0, forced=True), groups=("run", "rented"), logged=True,
     ),
     "reap": Command(
         _RENTED, "list what is past its deadline in GCP_PROJECT, or with TARGET=k8s in a namespace; YES=1 deletes it",
@@ -163,7 +163,7 @@ COMMANDS = {
     ),
     "comment": Command(
         _SHARE, "a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it",
-        "plots.comment", lambda m, run, _: print(m.main(run), end=""),
+        "plots.comment", lambda m, run: print(m.main(run), end=""),
     ),
     "compare-runs": Command(
         _SHARE, 'RUNS="a b c" side by side, with the reason where they cannot be put into one table',
@@ -171,11 +171,11 @@ COMMANDS = {
     ),
     "trend": Command(
         _SHARE, "METRIC= over all stored runs on the same machine with the same data, as a table and a picture",
-        "plots.runs", lambda m, results, _: print(m.trend(_ENV, results), end=""), RESULTS, ("search",),
+        "plots.runs", lambda m, results: print(m.trend(_ENV, results), end=""), RESULTS, ("search",),
     ),
     "import": Command(
         _LOGS, "two logs of VictoriaMetrics' `make tsbs` -> a table and a picture in results/imported",
-        "plots.imported", lambda m, results, _: m.main(_ENV, results), RESULTS, ("logs", "question", "run"),
+        "plots.imported", lambda m, results: m.main(_ENV, results), RESULTS, ("logs", "question", "run"),
     ),
     "tsbs-plot-load": Command(
         _LOGS, "draw the load rate of one or two CSVs: TSBS_LOAD_RESULT_CSV_FILE= TSBS_LOAD_RESULT_CSV_FILE_COMPARE=",
@@ -186,7 +186,7 @@ COMMANDS = {
     ),
     "list": Command(
         _HOUSE, "every run in results/, newest first: what it compares, how far it is, what came of it",
-        "plots.listing", lambda m, results, _: print((m.as_json if _ENV.get("TSDUEL_JSON") else m.text)(_ENV, results)),
+        "plots.listing", lambda m, results: print((m.as_json if _ENV.get("TSDUEL_JSON") else m.text)(_ENV, results)),
         RESULTS,
     ),
     "clean-cache": _whole(
@@ -200,18 +200,18 @@ COMMANDS = {
 PARTS = {
     "look": Command(
         "", "the part of doctor that takes less than a second", "tsduel.doctor.__main__", lambda m, *_: m.main("fast"),
-        WHOLE,
+        RESULTS,
     ),
     "history-of": Command(
-        "", "METRIC over the versions of a run", "plots.history", lambda m, run, _: m.main(run, _ENV), logged=True
+        "", "METRIC over the versions of a run", "plots.history", lambda m, run: m.main(run, _ENV), logged=True
     ),
     "bisection-step": Command(
         "", "the words of the next run of a bisection", "tsduel.bisect.steps",
-        lambda m, results, _: m.main(_ENV, results), RESULTS,
+        lambda m, results: m.main(_ENV, results), RESULTS,
     ),
     "bisection": Command(
         "", "what a bisection has found", "plots.bisection",
-        lambda m, results, _: print(m.main(_ENV, results), end=""), RESULTS,
+        lambda m, results: print(m.main(_ENV, results), end=""), RESULTS,
     ),
 }  # fmt: skip
 """Parts of whole commands, which nobody types."""

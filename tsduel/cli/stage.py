@@ -19,11 +19,8 @@ TYPED = "TSDUEL_TYPED"
 _MAKE = re.compile(rf"\bmake (?=(?:{'|'.join(COMMANDS)})\b)")
 
 
-def execute(name: str, run: str = "", failed: int = 0) -> int:
-    """Run a command and return its exit code. ``run``: the name of its run; ``failed``: a stage's exit code before.
-
-    A UserError is left to the caller.
-    """
+def execute(name: str, run: str) -> int:
+    """Run a command and return its exit code; a UserError is left to the caller. ``run``: the name of its run."""
     command = (COMMANDS | PARTS)[name]
     if os.environ.get(TYPED) and name != "comment":
         sys.stdout, sys.stderr = _Typed(sys.stdout), _Typed(sys.stderr)
@@ -32,7 +29,7 @@ def execute(name: str, run: str = "", failed: int = 0) -> int:
         codes.fail_on(os.environ.get("FAIL_ON", ""))
         if os.environ.get("VIEW") and "VIEW" in command.knobs:
             importlib.import_module("tsduel.rounds.view.show").wants_screen(os.environ)
-        return _execute(command, name, run, failed) or codes.DONE
+        return _execute(command, name, run) or codes.DONE
     except UserError:
         raise
     except BrokenPipeError:
@@ -46,14 +43,14 @@ def execute(name: str, run: str = "", failed: int = 0) -> int:
         return codes.USER if sentence else codes.DEFECT
 
 
-def _execute(command: Command, name: str, run: str, failed: int) -> int | None:
+def _execute(command: Command, name: str, run: str) -> int | None:
     if command.scope != RUN:
         # The terminal or file may not have every character.
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a text stream has it
-        return command.call(importlib.import_module(command.module), results.home(), 0)
+        return command.call(importlib.import_module(command.module), results.home())
     run_dir = results.run_directory(run, must_exist=not command.makes_run)
     with runlog.recording(run_dir, name) if command.logged else nullcontext():
-        return command.call(importlib.import_module(command.module), run_dir, failed)
+        return command.call(importlib.import_module(command.module), run_dir)
 
 
 def _defect(error: Exception, command: Command, name: str, run: str) -> str:

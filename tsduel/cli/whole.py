@@ -45,7 +45,7 @@ def compare(environment: Mapping[str, str]) -> int:
         if stage == "keep" and known.get("AA") != "1":
             continue
         if code := _stage(stage, known):
-            return _stage("give-back", known, str(code)) if stage in MEASURED else code
+            return _stage("give-back", known | {"TSDUEL_FAILED": str(code)}) if stage in MEASURED else code
     return 0
 
 
@@ -115,8 +115,8 @@ def uninstall() -> int:
     return children.call([sys.executable, "-m", "tsduel.places.uninstall"], os.environ)
 
 
-def _stage(name: str, environment: Mapping[str, str], *more: str) -> int:
-    return children.call([sys.executable, "-m", "tsduel", name, *more], environment)
+def _stage(name: str, environment: Mapping[str, str]) -> int:
+    return children.call([sys.executable, "-m", "tsduel", name], environment)
 
 
 def _output(module: str, *words: str, environment: Mapping[str, str] = os.environ) -> str:

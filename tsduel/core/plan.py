@@ -31,7 +31,6 @@ from tsduel.core.target import Target
 from tsduel.core.tsbs import Mixed, Queries, Workload
 
 VERSION = 5
-PLAN = "plan/experiment.json"
 
 
 class Own(Part):
@@ -175,7 +174,7 @@ class Plan(Part):
     duration: Duration | None = None
     report: Report = Report()
 
-    FILE: ClassVar[str] = PLAN
+    FILE: ClassVar[str] = "plan/experiment.json"
 
     @property
     def query_types(self) -> tuple[str, ...]:
@@ -203,11 +202,6 @@ class Plan(Part):
     def every_host(self) -> tuple[str, ...]:
         """Names of all hosts, spare hosts last."""
         return self.hosts + self.spare_hosts
-
-    @property
-    def host_roles(self) -> tuple[str, ...]:
-        """The roles of the hosts of a topology; () without one."""
-        return tuple(dict.fromkeys(role for roles in self.topology.values() for role in roles))
 
     @property
     def clients(self) -> int:
@@ -301,14 +295,14 @@ class Plan(Part):
 
     def write(self, run_dir: Path) -> None:
         """Write RUN/plan/experiment.json. The file exists only if the plan is whole."""
-        files.write(run_dir / PLAN, self.model_dump_json(indent=2) + "\n")
+        files.write(run_dir / self.FILE, self.model_dump_json(indent=2) + "\n")
 
     @classmethod
     def load(cls, run_dir: Path) -> Self:
         """Read RUN/plan/experiment.json; a UserError if it is missing, damaged, or of another version."""
-        path = run_dir / PLAN
+        path = run_dir / cls.FILE
         if not path.exists():
-            raise UserError(f"{run_dir} is not a run directory: it has no {PLAN}. `ls results` shows the runs")
+            raise UserError(f"{run_dir} is not a run directory: it has no {cls.FILE}. `ls results` shows the runs")
         version = files.read_json(path).get("plan_version", 1)
         if version != VERSION:
             age = "an older" if isinstance(version, int) and version < VERSION else "another"

@@ -91,7 +91,7 @@ def write(run_dir: Path, *, kind: str, made: Mapping[str, Mapping[str, Any]], pr
     if plan.topology and apart:  # a group for each role
         everything["children"] = {
             role: {"hosts": {name: {} for name, roles in plan.topology.items() if role in roles}}
-            for role in plan.host_roles
+            for role in dict.fromkeys(role for roles in plan.topology.values() for role in roles)
         }
     files.write(run_dir / "host" / "inventory.json", json.dumps({"all": everything}, indent=2) + "\n")
 

@@ -192,9 +192,7 @@ def _label(variant: Variant, variants: Sequence[Variant]) -> str:
 
 def _component(variant: str, part: experiment.Component, program: Program) -> Component:
     found = sources.resolve(program, variant, part)
-    go = "" if part.source == "binary" else sources.go_version(program.go_minimum, part.go)
-    key = sources.build_key(program, found, go=go, built_for=sources.platform())
-    return found.model_copy(update={"build_key": key})
+    return found.model_copy(update={"build_key": sources.build_key(program, found)})
 
 
 def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:

@@ -237,11 +237,8 @@ def platform() -> str:
     return f"{machine.sysname.lower()}/{machine.machine}"
 
 
-def build_key(program: Program, component: Component, *, go: str, built_for: str) -> str:
-    """Return 16 hex digits over everything that changes the binary.
-
-    ``go``: the version from go_version, "" for a ready binary; ``built_for``: see platform.
-    """
+def build_key(program: Program, component: Component) -> str:
+    """Return 16 hex digits over everything that changes the binary."""
     source = component.source
     parts = {
         "source": source,
@@ -250,10 +247,10 @@ def build_key(program: Program, component: Component, *, go: str, built_for: str
         "revision": component.revision,
         "sum": component.sum,
         "dirty": component.dirty,
-        "go": go,
+        "go": "" if source == "binary" else go_version(program.go_minimum, component.go),
         # The command has the version that the binary prints.
         "command": program.build_command(source, component.version),
         "output": program.output,
-        "platform": built_for,
+        "platform": platform(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

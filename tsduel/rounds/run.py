@@ -41,7 +41,6 @@ def agent(run_dir: Path) -> Path:
 
 
 def _watch(command: list[str], run_dir: Path) -> int:
-    show.wants_screen(os.environ)  # a wrong VIEW is refused before anything starts
     environment = os.environ | {"TSDUEL_DIE_WITH_PARENT": "1", "TSDUEL_PROJECT": str(PROJECT), "TSDUEL_SCREEN": "1"}
     # A file is never full, unlike a pipe, and stays after our end. run.log has all of it, too.
     with tempfile.TemporaryFile("a+b") as output:
