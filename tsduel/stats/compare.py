@@ -123,9 +123,12 @@ def gather(run: Run, tidied: Tables, cell: str, name: str) -> Candidate:
         figures[metric, query_type][int(block), variant] = float(value)
     ratios: defaultdict[_Key, dict[int, PairedRatio]] = defaultdict(dict)
     columns = " ".join(("block", *PairedRatio._fields))
-    for block, *key, log_ratio, se, n, sittings, deviation, effect in _columns(theirs, columns):
-        ratio = PairedRatio(*key, log_ratio, _number(se), n, sittings, _number(deviation), _number(effect))
-        ratios[ratio.metric, ratio.query_type][block] = ratio
+    for block, *own in _columns(theirs, columns):
+        ratio = PairedRatio._make(own)
+        # These are text, since they may be empty.
+        ratios[ratio.metric, ratio.query_type][block] = ratio._replace(
+            se=_number(ratio.se), sitting_sd=_number(ratio.sitting_sd), second_effect=_number(ratio.second_effect)
+        )
     # Failures in a warm-up block or in a spoilt one are shown and fail nothing.
     counted = decided[decided["cause"].isin(["", FAILED])]["block"]
     checks, planned = tidied["checks"], {variant.name for variant in run.plan.variants}
@@ -150,7 +153,7 @@ def _columns(table: pd.DataFrame, names: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(table[name].tolist() for name in names.split()), strict=True)
 
 
-def _number(text: str) -> float | None:
+def _number(text: Any) -> float | None:
     return float(text) if text else None
 
 
