@@ -216,9 +216,9 @@ def _geomean(
             by_type[query_type] = known
     sample = _sample(run, candidate, metric, GEOMEAN, metric.geomean or "shown")
     if by_type:
-        known_of = np.array([*by_type.values()], float)
-        means = known_of[..., 0].mean(axis=0).tolist()
-        errors = np.sqrt((known_of[..., 1] ** 2).sum(axis=0)) / len(by_type)  # nan where a type has none
+        d, se = np.moveaxis(np.array([*by_type.values()], float).reshape(len(by_type), -1, 2), 2, 0)
+        means = d.mean(axis=0).tolist()
+        errors = np.sqrt((se**2).sum(axis=0)) / len(by_type)  # nan where a type has none
         sides = np.exp(np.log(np.array([pairs_of[t] for t in by_type], float)).mean(axis=0))
         # Of several sittings, their number and their spread are those of the mean over types in each.
         plain = PairedRatio(candidate.name, metric.part, metric.phase, GEOMEAN, metric.name, 0.0, None, 0)
