@@ -24,6 +24,8 @@ from tsduel.stats.power import blocks_needed, effect_seen, mde
 
 HOST = synthetic.HOST
 KIND = calibration.kind_of("local", HOST)
+SPREADS = (0.004, 0.003, 0.01, 0.012)
+"""Standard deviations of the primary metrics in an A/A run."""
 PRIMARY = (("duel_typical_ms", "geomean"), ("duel_cpu_us", "all"), ("load_rate", ""), ("load_cpu_seconds", ""))
 
 
@@ -114,7 +116,7 @@ def lines(results, plan, cache=None):
     return {line[:9].strip() or "more": line[10:] for line in found}
 
 
-def calibrated(results, plan, *deviations, within=None, **changes):
+def calibrated(results, plan, deviations=SPREADS, *, within=None):
     """Write what an A/A run with these spreads of the primary metrics has left."""
     spreads = [
         {"metric": m, "query_type": q, "s_d": s, "within_pct": within}
@@ -122,7 +124,7 @@ def calibrated(results, plan, *deviations, within=None, **changes):
     ]
     path = calibration.path_of(results, plan, KIND)
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"run": "20260101T000000Z-aa", "passed": True, "spreads": spreads} | changes))
+    path.write_text(json.dumps({"run": "20260101T000000Z-aa", "passed": True, "spreads": spreads}))
 
 
 class TestLines:
@@ -146,10 +148,9 @@ class TestLines:
     def test_what_is_built_is_not_reckoned_again(self, results, tmp_path):
         """With all programs in the cache only the blocks take their time."""
         plan = made()
-        for name in ("tsbs", "agent"):
-            (tmp_path / name / "key").mkdir(parents=True)
-        for variant in plan.variants:
-            (tmp_path / "variants" / variant.server.build_key).mkdir(parents=True, exist_ok=True)
+        variants = (f"variants/{variant.server.build_key}" for variant in plan.variants)
+        for name in ("tsbs/key", "agent/key", *variants):
+            (tmp_path / name).mkdir(parents=True, exist_ok=True)
         assert " to prepare" not in lines(results, plan, tmp_path)["time"]
 
     def test_a_resumed_run_counts_what_is_left(self, results):
@@ -185,10 +186,10 @@ class TestLines:
 
     def test_what_can_be_shown_by_the_last_a_a_run(self, results):
         """For the four primary metrics, against their thresholds."""
-        plan, spreads = made(), (0.004, 0.003, 0.01, 0.012)
-        calibrated(results, plan, *spreads)
+        plan = made()
+        calibrated(results, plan)
         found = lines(results, plan)
-        values = [f"{percent(mde(s, 6)):.1f} %" for s in spreads]
+        values = [f"{percent(mde(s, 6)):.1f} %" for s in SPREADS]
         assert found["can show"] == (
             f"changes of {values[0]} in query time (2 % asked), "
             f"{values[1]} in CPU of a query (2 % asked), "
@@ -202,31 +203,25 @@ class TestLines:
     def test_a_design_that_cannot_answer_is_warned_of(self, results):
         """With the blocks or the longer phases that could, the cheaper first, and what each costs."""
         plan = made(duel={"seconds": 2.0})
-        calibrated(results, plan, 0.03, 0.003, 0.01, 0.012, within=percent(0.0299))
+        calibrated(results, plan, (0.03, *SPREADS[1:]), within=percent(0.0299))
         warning = lines(results, plan)["warning"]
         assert warning.startswith("6 blocks will probably not settle 2 % in query time on this machine; phases ")
         needed = blocks_needed(math.log1p(0.02), 0.03)
         assert f" or BLOCKS={needed} (about " in warning
 
     def test_spreads_of_an_earlier_run_stand_in_for_an_a_a_run(self, results):
-        """It says so; and of another workload, that it is rough."""
-        plan = made()
-        calibrated(results, made(workload={"scale": 9}), 0.004, 0.003, 0.01, 0.012)
-        assert lines(results, plan)["more"].endswith("with other data, so roughly")
-
-    def test_without_a_spread_it_says_how_to_get_one(self, results):
-        """Nothing is made up."""
-        assert lines(results, made())["can show"] == (
-            "not known yet: there is no A/A run on this kind of machine (make tsbs AA=1)"
-        )
+        """It says so; and of another workload, that it is rough; without a spread it says how to get one."""
+        unknown = "not known yet: there is no A/A run on this kind of machine (make tsbs AA=1)"
+        assert lines(results, made())["can show"] == unknown
+        calibrated(results, made(workload={"scale": 9}))
+        assert lines(results, made())["more"].endswith("with other data, so roughly")
 
     def test_elsewhere_nothing_is_known_yet(self, results, monkeypatch):
         """The machine has not been seen, and its disk is not this one's."""
         monkeypatch.undo()
         host = SshHost(user=None, address="bench", port=None, directory="/x/y")
         where = SshPlace(config_file=None, hosts={"host1": host})
-        plan = made().model_copy(update={"place": where})
-        found = lines(results, plan)
+        found = lines(results, made().model_copy(update={"place": where}))
         assert found["can show"] == estimate.ELSEWHERE
         assert "free" not in found["disk"]
 
@@ -257,12 +252,12 @@ class TestForecast:
     def test_it_is_a_line_of_its_own_file(self, results):
         """People read plan/experiment.json, and not this; it has what was known of the primary metrics."""
         plan = made()
-        calibrated(results, plan, 0.004, 0.003, 0.01, 0.012, within=0.5)
+        calibrated(results, plan, within=0.5)
         lines(results, plan)
         assert (results / "r/plan/forecast.json").read_text().count("\n") == 1
         kept = Forecast.read(open_run(results / "r"))
         assert [(of.metric.name, of.s_d, of.within_pct) for of in kept.spreads] == [
-            (metric, s_d, 0.5) for (metric, _), s_d in zip(PRIMARY, (0.004, 0.003, 0.01, 0.012), strict=True)
+            (metric, s_d, 0.5) for (metric, _), s_d in zip(PRIMARY, SPREADS, strict=True)
         ]
         assert kept.source["run"] == "20260101T000000Z-aa"
 

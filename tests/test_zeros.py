@@ -20,6 +20,7 @@ from tsduel.core.rundir import open_run
 from tsduel.question.read import read_file
 
 ASKED = {"BASELINE": "v1.132.0", "AA": "1", "SET": "design.seed=1"}
+ELSE = "asked something else: another experiment than "
 PAGES = 2000
 
 
@@ -51,6 +52,13 @@ def program(tmp_path):
     return path
 
 
+def text_of(program):
+    """Return the bytes of a program whose place in memory can be seen."""
+    if stale.runs(program) is None:
+        pytest.skip("where pages lie is told to root alone (/proc/self/pagemap)")
+    return program.read_bytes()
+
+
 class TestStale:
     """An old file and its twin."""
 
@@ -63,9 +71,7 @@ class TestStale:
 
     def test_an_old_file_lies_in_as_many_pieces_as_it_has_pages(self, program):
         """And is the same file; written anew it lies in few."""
-        if stale.runs(program) is None:
-            pytest.skip("where pages lie is told to root alone (/proc/self/pagemap)")
-        text = program.read_bytes()
+        text = text_of(program)
         try:
             stale.scatter(program)
         except UserError as error:
@@ -83,9 +89,7 @@ class TestStale:
 
     def test_a_file_that_is_written_beside_another_lies_in_many_pieces(self, program):
         """Another file takes every other page; nothing of it is left."""
-        if stale.runs(program) is None:
-            pytest.skip("where pages lie is told to root alone (/proc/self/pagemap)")
-        text = program.read_bytes()
+        text = text_of(program)
         zeros.write_in_pieces(program)
         assert stale.runs(program) > 0.5 * PAGES
         assert [path.name for path in program.parent.iterdir()] == [program.name]
@@ -114,25 +118,19 @@ class TestSeries:
         assert len(quick.primary(found)) < len(found)
 
     @pytest.mark.parametrize(
-        "other",
+        ("other", "sentence"),
         [
-            asked(experiment="experiments/local.yml"),
-            asked(written={"name": "quick"}),
-            asked(knobs=ASKED | {"BLOCKS": "7"}),
+            (asked(experiment="experiments/local.yml"), ELSE),
+            (asked(written={"name": "quick"}), ELSE),
+            (asked(knobs=ASKED | {"BLOCKS": "7"}), ELSE),
+            (lambda plan: plan.update(plan_version=1), "was made by an older tsduel"),
         ],
     )
-    def test_a_run_that_asked_something_else_is_refused(self, tmp_path, other):
-        """Another experiment, one that has changed since, other knobs."""
+    def test_a_run_that_asked_something_else_is_refused(self, tmp_path, other, sentence):
+        """Another experiment, one that has changed since, other knobs, another version of the plan."""
         run_dir = reports.compared(tmp_path)
         reports.edit_plan(run_dir, other)
-        with pytest.raises(UserError, match="asked something else: another experiment than "):
-            quick.is_finished(run_dir, ASKED)
-
-    def test_a_run_of_another_plan_version_is_refused(self, tmp_path):
-        """Its figures are not comparable."""
-        run_dir = reports.compared(tmp_path)
-        reports.edit_plan(run_dir, lambda plan: plan.update(plan_version=1))
-        with pytest.raises(UserError, match="was made by an older tsduel"):
+        with pytest.raises(UserError, match=sentence):
             quick.is_finished(run_dir, ASKED)
 
     def test_a_run_that_was_stopped_goes_on(self, tmp_path, monkeypatch):
@@ -160,22 +158,21 @@ class TestSeries:
     def test_which_side_has_the_history_changes(self, monkeypatch):
         """The flags change sides as well; one revision without flags is A/A."""
         calls = []
-        monkeypatch.setattr(quick, "judged", lambda *given: calls.append(given) or rows(1.0, -1.0))
+        monkeypatch.setattr(quick, "judged", lambda _name, knobs, _history: calls.append(knobs) or rows(1.0, -1.0))
         monkeypatch.setitem(zeros.KINDS, "git", lambda: zeros.Kind("git:r@base", "v1"))
         assert zeros.run("git", 1) == zeros.Zero("zero-git-1", 1.0, -1.0)
         assert zeros.run("git", 2).time == pytest.approx(-0.99, abs=0.001)
         zeros.run("same", 1)
-        zeros.run("arguments", 1)
-        zeros.run("arguments", 2)
-        assert calls[0][1] == {"CANDIDATE": "git:r@base", "BASELINE": "v1", "SET": "design.seed=1"}
-        assert calls[1][1] == {"BASELINE": "git:r@base", "CANDIDATE": "v1", "SET": "design.seed=2"}
-        assert calls[2][1] == ASKED
-        for (_, knobs, _), longer, shorter in (
-            (calls[3], "candidate", "baseline"),
-            (calls[4], "baseline", "candidate"),
-        ):
-            flags = dict(word.split(".flags=[") for word in knobs["SET"].split()[1:])
-            assert len(flags[f"variants.{longer}"]) == len(flags[f"variants.{shorter}"]) + zeros.LONG - 1
+        assert calls == [
+            {"CANDIDATE": "git:r@base", "BASELINE": "v1", "SET": "design.seed=1"},
+            {"BASELINE": "git:r@base", "CANDIDATE": "v1", "SET": "design.seed=2"},
+            ASKED,
+        ]
+        for number, sides in ((1, ["candidate", "baseline"]), (2, ["baseline", "candidate"])):
+            zeros.run("arguments", number)
+            flags = dict(word.split(".flags=[") for word in calls[-1]["SET"].split()[1:])
+            longer, shorter = (len(flags[f"variants.{side}"]) for side in sides)
+            assert longer == shorter + zeros.LONG - 1
 
 
 class TestFigures:
@@ -210,9 +207,8 @@ class TestFigures:
 
     def test_make_bench_has_the_half_widths_of_the_newest_runs(self, tmp_path, capsys):
         """Beside their targets; where there is no run it says so."""
-        older, newer = (reports.compared(tmp_path / name) for name in "ab")
-        for run_dir, name in ((older, "20261101T000000Z-quick"), (newer, "20261102T000000Z-quick")):
-            run_dir.rename(tmp_path / name)
+        for name in ("20261101T000000Z-quick", "20261102T000000Z-quick"):
+            reports.compared(tmp_path / "made").rename(tmp_path / name)
         found = list(quick.widths(tmp_path))
         assert [(one.target, one.detail) for one in found] == [(0.6, "20261102T000000Z-quick")] * 2
         assert "no run of local.yml is finished" in capsys.readouterr().out

@@ -123,10 +123,12 @@ def gather(run: Run, tidied: Tables, cell: str, name: str) -> Candidate:
         figures[metric, query_type][int(block), variant] = float(value)
     ratios: defaultdict[_Key, dict[int, PairedRatio]] = defaultdict(dict)
     columns = " ".join(("block", *PairedRatio._fields))
-    for block, *key, log_ratio, se, n, sittings, deviation, effect in _columns(theirs, columns):
-        values = (log_ratio, _number(se), n, sittings, _number(deviation), _number(effect))
-        ratio = PairedRatio._make((*key, *values))
-        ratios[ratio.metric, ratio.query_type][block] = ratio
+    for block, *own in _columns(theirs, columns):
+        ratio = PairedRatio._make(own)
+        # These are text, since they may be empty.
+        ratios[ratio.metric, ratio.query_type][block] = ratio._replace(
+            se=_number(ratio.se), sitting_sd=_number(ratio.sitting_sd), second_effect=_number(ratio.second_effect)
+        )
     # Failures in a warm-up block or in a spoilt one are shown and fail nothing.
     counted = decided[decided["cause"].isin(["", FAILED])]["block"]
     checks, planned = tidied["checks"], {variant.name for variant in run.plan.variants}
@@ -151,7 +153,7 @@ def _columns(table: pd.DataFrame, names: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(table[name].tolist() for name in names.split()), strict=True)
 
 
-def _number(text: str) -> float | None:
+def _number(text: Any) -> float | None:
     return float(text) if text else None
 
 
@@ -214,11 +216,10 @@ def _geomean(
             by_type[query_type] = known
     sample = _sample(run, candidate, metric, GEOMEAN, metric.geomean or "shown")
     if by_type:
-        known_of = np.array([*by_type.values()], float).reshape(len(by_type), -1, 2)
-        means = known_of[..., 0].mean(axis=0).tolist()
-        errors = np.sqrt((known_of[..., 1] ** 2).sum(axis=0)) / len(by_type)  # nan where a type has none
-        paired = np.array([pairs_of[t] for t in by_type], float).reshape(len(by_type), -1, 2)
-        sides = np.exp(np.log(paired).mean(axis=0))
+        d, se = np.moveaxis(np.array([*by_type.values()], float).reshape(len(by_type), -1, 2), 2, 0)
+        means = d.mean(axis=0).tolist()
+        errors = np.sqrt((se**2).sum(axis=0)) / len(by_type)  # nan where a type has none
+        sides = np.exp(np.log(np.array([pairs_of[t] for t in by_type], float)).mean(axis=0))
         # Of several sittings, their number and their spread are those of the mean over types in each.
         plain = PairedRatio(candidate.name, metric.part, metric.phase, GEOMEAN, metric.name, 0.0, None, 0)
         own = [ratio or plain for ratio in candidate.ratios_of((metric.name, GEOMEAN))]
