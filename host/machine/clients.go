@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -71,7 +72,7 @@ type process struct {
 	fed   func() error
 }
 
-func (h *Here) Hold(c Held, pid *int) error {
+func (h *clients) Hold(c Held, pid *int) error {
 	if err := os.MkdirAll(filepath.Dir(c.Out), 0o777); err != nil {
 		return err
 	}
@@ -99,9 +100,7 @@ func (h *Here) Hold(c Held, pid *int) error {
 	if client.Process, err = execute(c.Command, feed, stdout, complaints); err != nil {
 		return err
 	}
-	h.mutex.Lock()
-	h.processes[client.Pid] = client
-	h.mutex.Unlock()
+	h.remember(client)
 	for *pid = client.Pid; ; {
 		if stat, err := proc.Stat(client.Pid); err == nil && stat.State == "T" {
 			return nil
@@ -116,7 +115,7 @@ func (h *Here) Hold(c Held, pid *int) error {
 	}
 }
 
-func (h *Here) LetGo(at Instant, ran *Ran) (err error) {
+func (h *clients) LetGo(at Instant, ran *Ran) (err error) {
 	client, err := h.process(at.Client)
 	if err != nil || client.began == nil {
 		return cmp.Or(err, fmt.Errorf("process %d is not held", at.Client))
@@ -140,6 +139,14 @@ func (h *Here) LetGo(at Instant, ran *Ran) (err error) {
 	return client.fed()
 }
 
+// clients send queries and lines, each from an instant on. Those of TSBS are programs.
+type clients struct {
+	*programs
+	workload func(context.Context) (*record.Workload, error) // nil in the driver, which makes its own files
+	mutex    sync.Mutex
+	primed   []*client
+}
+
 // client is ready to send from the time on that at gets.
 type client struct {
 	at     chan time.Time
@@ -148,7 +155,7 @@ type client struct {
 	err    error
 }
 
-func (h *Here) Prime(job openloop.Job, number *int) error {
+func (h *clients) Prime(job openloop.Job, number *int) error {
 	c := &client{at: make(chan time.Time, 1), ended: make(chan struct{})}
 	ready := make(chan struct{})
 	job.Meet = func(ctx context.Context) (time.Time, error) {
@@ -172,13 +179,13 @@ func (h *Here) Prime(job openloop.Job, number *int) error {
 	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	*number, h.clients = len(h.clients), append(h.clients, c)
+	*number, h.primed = len(h.primed), append(h.primed, c)
 	return nil
 }
 
-func (h *Here) Loop(at Instant, looped *Looped) error {
+func (h *clients) Loop(at Instant, looped *Looped) error {
 	h.mutex.Lock()
-	c := h.clients[at.Client]
+	c := h.primed[at.Client]
 	h.mutex.Unlock()
 	begin, err := at.time()
 	if err != nil {
@@ -189,3 +196,5 @@ func (h *Here) Loop(at Instant, looped *Looped) error {
 	*looped = c.looped
 	return c.err
 }
+
+func (h *clients) Workload(_ None, made *record.Workload) error { return set(made)(h.workload(h.ctx)) }

@@ -16,7 +16,7 @@ import (
 )
 
 // Copy is of Machine. It takes minutes for a large database, so it ends with ctx.
-func (h *Here) Copy(c Copying, how *record.CopyRecord) error {
+func (h disks) Copy(c Copying, how *record.CopyRecord) error {
 	begin := time.Now()
 	shared, err := regexp.Compile("^(?:" + c.Immutable + ")$")
 	if err != nil {

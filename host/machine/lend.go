@@ -113,7 +113,7 @@ func admit(conn *tls.Conn) bool {
 
 func serve(conn net.Conn, s *service, hangUp context.CancelFunc) {
 	defer hangUp()
-	defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })()
+	defer context.AfterFunc(s.disks.ctx, func() { _ = conn.Close() })()
 	server := rpc.NewServer()
 	if err := server.RegisterName("Machine", s); err != nil {
 		panic(err)
@@ -140,6 +140,10 @@ func (w watched) Read(p []byte) (n int, err error) {
 
 // There is another machine, lent to this driver.
 type There struct {
+	programsThere
+	disksThere
+	conditionsThere
+	clientsThere
 	Host string // its name
 	rpc  *rpc.Client
 	ctx  context.Context
@@ -179,6 +183,7 @@ func Borrow(ctx context.Context, lent *record.Lent, host string) (*There, contex
 	}
 	bounded, lose := context.WithCancelCause(ctx)
 	t := &There{Host: host, rpc: jsonrpc.NewClient(watched{conn, func() {}}), ctx: bounded, lose: lose}
+	t.programsThere, t.disksThere, t.conditionsThere, t.clientsThere = t.ask, t.ask, t.ask, t.ask
 	go func() {
 		for clock := time.Tick(aliveEvery); ; {
 			select {
@@ -263,36 +268,47 @@ func (t *There) ask(method string, args, reply any) error {
 	return context.Cause(t.ctx)
 }
 
-// There's methods of Machine call those of Here on the other machine.
+// There's methods of Machine ask for those of Here on the other machine.
+type (
+	programsThere   func(method string, args, reply any) error
+	disksThere      func(method string, args, reply any) error
+	conditionsThere func(method string, args, reply any) error
+	clientsThere    func(method string, args, reply any) error
+)
 
-func (t *There) FreePort(a Ports, r *int) error                     { return t.ask("FreePort", a, r) }
-func (t *There) Place(a Pair, r *string) error                      { return t.ask("Place", a, r) }
-func (t *There) Placed(a Program, r *record.Placed) error           { return t.ask("Placed", a, r) }
-func (t *There) Start(a Command, r *int) error                      { return t.ask("Start", a, r) }
-func (t *There) Await(a int, r *proc.Exit) error                    { return t.ask("Await", a, r) }
-func (t *There) Kill(a int, r *None) error                          { return t.ask("Kill", a, r) }
-func (t *There) Run(a Command, r *Output) error                     { return t.ask("Run", a, r) }
-func (t *There) Listeners(a int, r *map[int][]netip.AddrPort) error { return t.ask("Listeners", a, r) }
-func (t *There) CPU(a int, r *time.Duration) error                  { return t.ask("CPU", a, r) }
-func (t *There) Counters(a int, r *proc.Counters) error             { return t.ask("Counters", a, r) }
-func (t *There) Look(a []int, r *int) error                         { return t.ask("Look", a, r) }
-func (t *There) Canary(a string, r *record.Canary) error            { return t.ask("Canary", a, r) }
-func (t *There) Prepare(a Directories, r *None) error               { return t.ask("Prepare", a, r) }
-func (t *There) Copy(a Copying, r *record.CopyRecord) error         { return t.ask("Copy", a, r) }
-func (t *There) ReadOnce(a Reading, r *int64) error                 { return t.ask("ReadOnce", a, r) }
-func (t *There) Log(a Piece, r *[]byte) error                       { return t.ask("Log", a, r) }
-func (t *There) Sync(a string, r *None) error                       { return t.ask("Sync", a, r) }
-func (t *There) DropCaches(a string, r *None) error                 { return t.ask("DropCaches", a, r) }
-func (t *There) Files(a int, r *proc.Files) error                   { return t.ask("Files", a, r) }
-func (t *There) OOMKills(a None, r *float64) error                  { return t.ask("OOMKills", a, r) }
-func (t *There) Disk(a string, r *Disk) error                       { return t.ask("Disk", a, r) }
-func (t *There) Describe(a string, r *record.Facts) error           { return t.ask("Describe", a, r) }
-func (t *There) Sums(a []string, r *map[string]string) error        { return t.ask("Sums", a, r) }
-func (t *There) Workload(a None, r *record.Workload) error          { return t.ask("Workload", a, r) }
-func (t *There) Prime(a openloop.Job, r *int) error                 { return t.ask("Prime", a, r) }
-func (t *There) Loop(a Instant, r *Looped) error                    { return t.ask("Loop", a, r) }
-func (t *There) Hold(a Held, r *int) error                          { return t.ask("Hold", a, r) }
-func (t *There) LetGo(a Instant, r *Ran) error                      { return t.ask("LetGo", a, r) }
+func (ask programsThere) FreePort(a Ports, r *int) error           { return ask("FreePort", a, r) }
+func (ask programsThere) Place(a Pair, r *string) error            { return ask("Place", a, r) }
+func (ask programsThere) Placed(a Program, r *record.Placed) error { return ask("Placed", a, r) }
+func (ask programsThere) Start(a Command, r *int) error            { return ask("Start", a, r) }
+func (ask programsThere) Await(a int, r *proc.Exit) error          { return ask("Await", a, r) }
+func (ask programsThere) Kill(a int, r *None) error                { return ask("Kill", a, r) }
+func (ask programsThere) Run(a Command, r *Output) error           { return ask("Run", a, r) }
+func (ask programsThere) Listeners(a int, r *map[int][]netip.AddrPort) error {
+	return ask("Listeners", a, r)
+}
+func (ask programsThere) CPU(a int, r *time.Duration) error      { return ask("CPU", a, r) }
+func (ask programsThere) Counters(a int, r *proc.Counters) error { return ask("Counters", a, r) }
+func (ask programsThere) Files(a int, r *proc.Files) error       { return ask("Files", a, r) }
+
+func (ask disksThere) Prepare(a Directories, r *None) error        { return ask("Prepare", a, r) }
+func (ask disksThere) Copy(a Copying, r *record.CopyRecord) error  { return ask("Copy", a, r) }
+func (ask disksThere) ReadOnce(a Reading, r *int64) error          { return ask("ReadOnce", a, r) }
+func (ask disksThere) Log(a Piece, r *[]byte) error                { return ask("Log", a, r) }
+func (ask disksThere) Sync(a string, r *None) error                { return ask("Sync", a, r) }
+func (ask disksThere) DropCaches(a string, r *None) error          { return ask("DropCaches", a, r) }
+func (ask disksThere) Disk(a string, r *Disk) error                { return ask("Disk", a, r) }
+func (ask disksThere) Sums(a []string, r *map[string]string) error { return ask("Sums", a, r) }
+
+func (ask conditionsThere) Look(a []int, r *int) error               { return ask("Look", a, r) }
+func (ask conditionsThere) Canary(a string, r *record.Canary) error  { return ask("Canary", a, r) }
+func (ask conditionsThere) OOMKills(a None, r *float64) error        { return ask("OOMKills", a, r) }
+func (ask conditionsThere) Describe(a string, r *record.Facts) error { return ask("Describe", a, r) }
+
+func (ask clientsThere) Workload(a None, r *record.Workload) error { return ask("Workload", a, r) }
+func (ask clientsThere) Prime(a openloop.Job, r *int) error        { return ask("Prime", a, r) }
+func (ask clientsThere) Loop(a Instant, r *Looped) error           { return ask("Loop", a, r) }
+func (ask clientsThere) Hold(a Held, r *int) error                 { return ask("Hold", a, r) }
+func (ask clientsThere) LetGo(a Instant, r *Ran) error             { return ask("LetGo", a, r) }
 
 type Call struct {
 	Method string

@@ -32,22 +32,37 @@ var TakeCanary = noise.Canary
 // directory.
 var EndAll = func(scratch string) error { return proc.EndAll() }
 
-// Here is this machine, until its ctx ends. Components listen at address.
+// Here is this machine, until its ctx ends.
 type Here struct {
-	ctx       context.Context
-	address   string
-	workload  func(context.Context) (*record.Workload, error) // nil in the driver, which makes its own files
-	mutex     sync.Mutex
-	processes map[int]*process
-	edges     []noise.Edge
-	clients   []*client
+	*programs
+	disks
+	*conditions
+	*clients
+}
+
+// programs are those that this program has started. Components listen at address.
+type programs struct {
+	ctx     context.Context
+	address string
+	mutex   sync.Mutex
+	started map[int]*process // by pid
+}
+
+// disks are read and written until ctx ends.
+type disks struct{ ctx context.Context }
+
+// conditions are what else goes on here, since the edges that were taken.
+type conditions struct {
+	mutex sync.Mutex
+	edges []noise.Edge
 }
 
 func NewHere(ctx context.Context, address string) *Here {
-	return &Here{ctx: ctx, address: address, processes: map[int]*process{}}
+	started := &programs{ctx: ctx, address: address, started: map[int]*process{}}
+	return &Here{programs: started, disks: disks{ctx}, conditions: &conditions{}, clients: &clients{programs: started}}
 }
 
-func (h *Here) FreePort(ports Ports, port *int) error {
+func (h *programs) FreePort(ports Ports, port *int) error {
 	for *port = ports.From; *port < ports.From+100; *port++ {
 		if ports.Given[*port] {
 			continue
@@ -60,17 +75,17 @@ func (h *Here) FreePort(ports Ports, port *int) error {
 		ports.From, h.address)
 }
 
-func (h *Here) Place(p Pair, path *string) (err error) {
+func (h *programs) Place(p Pair, path *string) (err error) {
 	*path, err = proc.Place(p.From, p.To)
 	return err
 }
 
-func (h *Here) Placed(p Program, placed *record.Placed) error {
+func (h *programs) Placed(p Program, placed *record.Placed) error {
 	*placed = proc.Placed(p.Pid, p.Path)
 	return nil
 }
 
-func (h *Here) Start(c Command, pid *int) error {
+func (h *programs) Start(c Command, pid *int) error {
 	if err := os.MkdirAll(filepath.Dir(c.Log), 0o777); err != nil {
 		return err
 	}
@@ -83,10 +98,15 @@ func (h *Here) Start(c Command, pid *int) error {
 	if err != nil {
 		return err
 	}
+	*pid = p.Pid
+	h.remember(&process{Process: p})
+	return nil
+}
+
+func (h *programs) remember(p *process) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	*pid, h.processes[p.Pid] = p.Pid, &process{Process: p}
-	return nil
+	h.started[p.Pid] = p
 }
 
 func execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
@@ -116,16 +136,16 @@ func execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
 		Dir: c.Dir, Scratch: c.Scratch, Stdin: stdin, Stdout: stdout, Stderr: stderr, CPUs: c.CPUs})
 }
 
-func (h *Here) process(pid int) (*process, error) {
+func (h *programs) process(pid int) (*process, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	if p := h.processes[pid]; p != nil {
+	if p := h.started[pid]; p != nil {
 		return p, nil
 	}
 	return nil, fmt.Errorf("process %d was not started here", pid)
 }
 
-func (h *Here) Await(pid int, exit *proc.Exit) error {
+func (h *programs) Await(pid int, exit *proc.Exit) error {
 	p, err := h.process(pid)
 	if err == nil {
 		*exit, err = p.Wait(h.ctx)
@@ -133,7 +153,7 @@ func (h *Here) Await(pid int, exit *proc.Exit) error {
 	return err
 }
 
-func (h *Here) Kill(pid int, _ *None) error {
+func (h *programs) Kill(pid int, _ *None) error {
 	p, err := h.process(pid)
 	if err == nil {
 		err = p.Kill()
@@ -141,7 +161,7 @@ func (h *Here) Kill(pid int, _ *None) error {
 	return err
 }
 
-func (h *Here) Run(c Command, output *Output) error {
+func (h *programs) Run(c Command, output *Output) error {
 	var files [2]*os.File
 	for i := range files {
 		file, err := memory(filepath.Base(c.Argv[0]))
@@ -182,7 +202,7 @@ func memory(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd)), nil
 }
 
-func (h *Here) Listeners(session int, at *map[int][]netip.AddrPort) error {
+func (h *programs) Listeners(session int, at *map[int][]netip.AddrPort) error {
 	*at = map[int][]netip.AddrPort{}
 	for _, p := range proc.Processes() {
 		if p.Session == session {
@@ -192,17 +212,17 @@ func (h *Here) Listeners(session int, at *map[int][]netip.AddrPort) error {
 	return nil
 }
 
-func (h *Here) CPU(pid int, used *time.Duration) (err error) {
+func (h *programs) CPU(pid int, used *time.Duration) (err error) {
 	*used, err = proc.CPU(pid)
 	return err
 }
 
-func (h *Here) Counters(pid int, c *proc.Counters) (err error) {
+func (h *programs) Counters(pid int, c *proc.Counters) (err error) {
 	*c, err = proc.Read(pid)
 	return err
 }
 
-func (h *Here) Look(pids []int, edge *int) error {
+func (h *conditions) Look(pids []int, edge *int) error {
 	taken := noise.Take(pids...)
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -210,7 +230,7 @@ func (h *Here) Look(pids []int, edge *int) error {
 	return nil
 }
 
-func (h *Here) Since(s Span, n *record.Noise) error {
+func (h *conditions) Since(s Span, n *record.Noise) error {
 	h.mutex.Lock()
 	from := h.edges[s.Edge]
 	h.mutex.Unlock()
@@ -218,7 +238,7 @@ func (h *Here) Since(s Span, n *record.Noise) error {
 	return nil
 }
 
-func (h *Here) Canary(dir string, c *record.Canary) error { return set(c)(TakeCanary(dir)) }
+func (h *conditions) Canary(dir string, c *record.Canary) error { return set(c)(TakeCanary(dir)) }
 
 // set returns a function that sets a reply to a result.
 func set[T any](reply *T) func(*T, error) error {
@@ -230,7 +250,7 @@ func set[T any](reply *T) func(*T, error) error {
 	}
 }
 
-func (h *Here) Prepare(d Directories, _ *None) (err error) {
+func (h disks) Prepare(d Directories, _ *None) (err error) {
 	for _, dir := range d.Wipe {
 		err = errors.Join(err, record.Wipe(dir))
 	}
@@ -244,7 +264,7 @@ func (h *Here) Prepare(d Directories, _ *None) (err error) {
 }
 
 // ReadOnce reads every file in a directory into the page cache, or lets the kernel drop their pages.
-func (h *Here) ReadOnce(r Reading, read *int64) error {
+func (h disks) ReadOnce(r Reading, read *int64) error {
 	if r.Drop {
 		return drop(h.ctx, r.Dir)
 	}
@@ -270,7 +290,7 @@ func (h *Here) ReadOnce(r Reading, read *int64) error {
 	return err
 }
 
-func (h *Here) Log(p Piece, text *[]byte) error {
+func (h disks) Log(p Piece, text *[]byte) error {
 	file, err := os.Open(p.Path)
 	if err != nil {
 		return err
@@ -280,9 +300,9 @@ func (h *Here) Log(p Piece, text *[]byte) error {
 	return err
 }
 
-func (h *Here) Sync(dir string, _ *None) error { return record.SyncDisk(dir) }
+func (h disks) Sync(dir string, _ *None) error { return record.SyncDisk(dir) }
 
-func (h *Here) DropCaches(dir string, _ *None) error {
+func (h disks) DropCaches(dir string, _ *None) error {
 	if err := record.SyncDisk(dir); err != nil {
 		return err
 	}
@@ -298,24 +318,24 @@ func (h *Here) DropCaches(dir string, _ *None) error {
 	return nil
 }
 
-func (h *Here) Files(pid int, files *proc.Files) error { return set(files)(proc.OpenFiles(pid)) }
+func (h *programs) Files(pid int, files *proc.Files) error { return set(files)(proc.OpenFiles(pid)) }
 
-func (h *Here) OOMKills(_ None, count *float64) error {
+func (h *conditions) OOMKills(_ None, count *float64) error {
 	*count = noise.VMStat("oom_kill")
 	return nil
 }
 
-func (h *Here) Disk(scratch string, d *Disk) error {
+func (h disks) Disk(scratch string, d *Disk) error {
 	d.Free, d.Full = record.IsFull(scratch)
 	d.Data = record.UsedBytes(filepath.Join(scratch, "data"))
 	return nil
 }
 
-func (h *Here) Describe(dir string, facts *record.Facts) error {
+func (h *conditions) Describe(dir string, facts *record.Facts) error {
 	return set(facts)(noise.Describe(dir))
 }
 
-func (h *Here) Sums(paths []string, sums *map[string]string) error {
+func (h disks) Sums(paths []string, sums *map[string]string) error {
 	*sums = map[string]string{}
 	for _, path := range paths {
 		file, err := os.Open(path)
@@ -331,5 +351,3 @@ func (h *Here) Sums(paths []string, sums *map[string]string) error {
 	}
 	return nil
 }
-
-func (h *Here) Workload(_ None, made *record.Workload) error { return set(made)(h.workload(h.ctx)) }

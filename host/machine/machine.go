@@ -13,6 +13,14 @@ import (
 // Machine starts, watches and counts components. A path means the same on every host of a run. The methods
 // have the form of net/rpc, so that the driver can call them on another machine.
 type Machine interface {
+	Programs
+	Disks
+	Conditions
+	Clients
+}
+
+// Programs are those of databases, and of TSBS.
+type Programs interface {
 	FreePort(Ports, *int) error                                // the first port that nobody listens on
 	Place(Pair, *string) error                                 // copies a program into a directory: the path of the copy
 	Placed(Program, *record.Placed) error                      // how a program lies in memory
@@ -24,25 +32,36 @@ type Machine interface {
 	CPU(pid int, used *time.Duration) error                    // since its start
 	Counters(pid int, c *proc.Counters) error                  // since its start
 	Files(pid int, files *proc.Files) error                    // that it has open now
-	Look(pids []int, edge *int) error                          // remembers an edge (noise.Take); pids are servers
-	Since(Span, *record.Noise) error                           // from that edge until now
-	Canary(dir string, c *record.Canary) error                 // writes to dir
-	Prepare(Directories, *None) error                          //
-	Copy(Copying, *record.CopyRecord) error                    // copies a directory of stopped databases
-	ReadOnce(Reading, *int64) error                            // bytes
-	Log(Piece, *[]byte) error                                  // a piece of a file, of 4 MiB at most
-	Sync(dir string, _ *None) error                            // writes out its disk
-	DropCaches(dir string, _ *None) error                      // needs root
-	OOMKills(_ None, count *float64) error                     // since the start of the machine
-	Prime(openloop.Job, *int) error                            // makes a client ready to send: its number
-	Loop(Instant, *Looped) error                               // the client sends from that instant on, to its end
-	Hold(Held, *int) error                                     // starts a client's command, and stops it at once: its pid
-	LetGo(Instant, *Ran) error                                 // continues it at that instant, and waits for its end
-	// Between blocks:
-	Disk(scratch string, d *Disk) error                   //
-	Describe(dir string, facts *record.Facts) error       //
+}
+
+// Disks have the data, the files of databases, and logs.
+type Disks interface {
+	Prepare(Directories, *None) error
+	Copy(Copying, *record.CopyRecord) error // copies a directory of stopped databases
+	ReadOnce(Reading, *int64) error         // bytes
+	Log(Piece, *[]byte) error               // a piece of a file, of 4 MiB at most
+	Sync(dir string, _ *None) error         // writes out its disk
+	DropCaches(dir string, _ *None) error   // needs root
+	Disk(scratch string, d *Disk) error
 	Sums(paths []string, sha256 *map[string]string) error // of the files that exist
-	Workload(_ None, made *record.Workload) error         // makes the files of the run that are missing
+}
+
+// Conditions are what a machine is, and what else goes on there.
+type Conditions interface {
+	Look(pids []int, edge *int) error          // remembers an edge (noise.Take); pids are servers
+	Since(Span, *record.Noise) error           // from that edge until now
+	Canary(dir string, c *record.Canary) error // writes to dir
+	OOMKills(_ None, count *float64) error     // since the start of the machine
+	Describe(dir string, facts *record.Facts) error
+}
+
+// Clients send to the databases, and make what they send.
+type Clients interface {
+	Prime(openloop.Job, *int) error               // makes a client ready to send: its number
+	Loop(Instant, *Looped) error                  // the client sends from that instant on, to its end
+	Hold(Held, *int) error                        // starts a client's command, and stops it at once: its pid
+	LetGo(Instant, *Ran) error                    // continues it at that instant, and waits for its end
+	Workload(_ None, made *record.Workload) error // makes the files of the run that are missing
 }
 
 type (

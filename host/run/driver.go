@@ -30,16 +30,16 @@ type Share struct {
 }
 
 type driver struct {
-	record.Spec // what is the same for all blocks
-	share       Share
-	rows        []record.BlockRow     // of this host
-	lost        []record.BlockRow     // the rows of share.Lost
-	blocks      map[int]*record.Block // the published ones, by number
-	report      *record.NoiseReport
-	kind        Kind
-	failed      int        // number of failed blocks
-	stopping    bool       // a stop after a block was requested
-	locks       []*os.File // nil until this run has the machine and the cache; held to the end
+	hosts
+	share    Share
+	rows     []record.BlockRow     // of this host
+	lost     []record.BlockRow     // the rows of share.Lost
+	blocks   map[int]*record.Block // the published ones, by number
+	report   *record.NoiseReport
+	kind     Kind
+	failed   int        // number of failed blocks
+	stopping bool       // a stop after a block was requested
+	locks    []*os.File // nil until this run has the machine and the cache; held to the end
 }
 
 // realPath follows the links in a path, so that a run has one name in locks.
@@ -134,7 +134,7 @@ func (d *driver) run(ctx context.Context) error {
 	if err := d.describe(); err != nil {
 		return err
 	}
-	if err := d.checkLent(ctx); err != nil {
+	if err := d.checkLent(ctx, len(d.blocks) > 0); err != nil {
 		return err
 	}
 	if err := trim(d.Spec, d.tell); err != nil {
@@ -318,14 +318,14 @@ func (d *driver) leave(ctx context.Context, err error) int {
 	return code
 }
 
-func (d *driver) raw(name string) string { return filepath.Join(d.Raw, name) }
+func (h *hosts) raw(name string) string { return filepath.Join(h.Raw, name) }
 
-func (d *driver) note(text string) {
-	d.Events.Log("INFO", text)
+func (h *hosts) note(text string) {
+	h.Events.Log("INFO", text)
 	fmt.Fprintln(os.Stderr, text)
 }
 
-func (d *driver) tell(text string) { d.Events.Emit("note", record.Fields{"message": text}) }
+func (h *hosts) tell(text string) { h.Events.Emit("note", record.Fields{"message": text}) }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

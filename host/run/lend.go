@@ -90,14 +90,14 @@ func (d *Detached) Lending(ctx context.Context) (err error) {
 }
 
 // lentHosts are the hosts that run components, without the driver's own.
-func (d *driver) lentHosts() []string {
-	hosts := slices.Sorted(maps.Keys(d.Plan.Topology))
-	return slices.DeleteFunc(hosts, func(host string) bool { return host == d.Host.Host })
+func (h *hosts) lentHosts() []string {
+	hosts := slices.Sorted(maps.Keys(h.Plan.Topology))
+	return slices.DeleteFunc(hosts, func(host string) bool { return host == h.Host.Host })
 }
 
 // borrow calls use with a lent host, and then hangs up.
-func (d *driver) borrow(ctx context.Context, host string, use func(*machine.There) error) error {
-	there, _, err := machine.Borrow(ctx, d.Lent, host)
+func (h *hosts) borrow(ctx context.Context, host string, use func(*machine.There) error) error {
+	there, _, err := machine.Borrow(ctx, h.Lent, host)
 	if err != nil {
 		return err
 	}
@@ -106,9 +106,9 @@ func (d *driver) borrow(ctx context.Context, host string, use func(*machine.Ther
 }
 
 // checkLent writes raw/HOST.json of the lent hosts, and refuses a run for which they are not ready.
-func (d *driver) checkLent(ctx context.Context) error {
-	programs, _ := filepath.Glob(filepath.Join(d.Builds.TSBSBin, "tsbs_*"))
-	for _, build := range d.Builds.Variants {
+func (h *hosts) checkLent(ctx context.Context, hasBlocks bool) error {
+	programs, _ := filepath.Glob(filepath.Join(h.Builds.TSBSBin, "tsbs_*"))
+	for _, build := range h.Builds.Variants {
 		for _, part := range build.Components {
 			programs = append(programs, part.Binary)
 		}
@@ -117,8 +117,9 @@ func (d *driver) checkLent(ctx context.Context) error {
 	if err := machine.NewHere(ctx, "").Sums(programs, &sums); err != nil {
 		return err
 	}
-	for _, host := range d.lentHosts() {
-		if err := d.borrow(ctx, host, func(there *machine.There) error { return d.check(there, sums) }); err != nil {
+	for _, host := range h.lentHosts() {
+		check := func(there *machine.There) error { return h.check(there, sums, hasBlocks) }
+		if err := h.borrow(ctx, host, check); err != nil {
 			return err
 		}
 	}
@@ -126,24 +127,24 @@ func (d *driver) checkLent(ctx context.Context) error {
 }
 
 // check compares the programs of a lent host with the sums of the client's.
-func (d *driver) check(there *machine.There, sums map[string]string) error {
+func (h *hosts) check(there *machine.There, sums map[string]string, hasBlocks bool) error {
 	var facts record.Facts
 	var disk machine.Disk
-	if err := cmp.Or(there.Describe(d.Scratch, &facts), there.Disk(d.Scratch, &disk)); err != nil {
+	if err := cmp.Or(there.Describe(h.Scratch, &facts), there.Disk(h.Scratch, &disk)); err != nil {
 		return err
 	}
 	// Data of an interrupted block are wiped by the next one.
-	if free, needed := disk.Free+disk.Data, d.Plan.Estimate.DatabaseBytes; free < needed {
+	if free, needed := disk.Free+disk.Data, h.Plan.Estimate.DatabaseBytes; free < needed {
 		return record.UserError("%s: %d MiB are free in %s, and the database needs about %d MiB: free some there",
-			there.Host, free>>20, d.Scratch, needed>>20)
+			there.Host, free>>20, h.Scratch, needed>>20)
 	}
 	var sumsThere map[string]string
 	if err := there.Sums(slices.Collect(maps.Keys(sums)), &sumsThere); err != nil {
 		return err
 	}
-	generates := slices.Contains(d.Plan.Topology[there.Host], "client") // only clients need the programs of TSBS
+	generates := slices.Contains(h.Plan.Topology[there.Host], "client") // only clients need the programs of TSBS
 	for path, sum := range sums {
-		if sumsThere[path] != sum && (generates || filepath.Dir(path) != d.Builds.TSBSBin) {
+		if sumsThere[path] != sum && (generates || filepath.Dir(path) != h.Builds.TSBSBin) {
 			return record.UserError("%s has another %s than the client's host, so that build/ would not describe what "+
 				"runs: give all hosts the same architecture and Go, then 'make build'", there.Host, path)
 		}
@@ -154,13 +155,13 @@ func (d *driver) check(there *machine.There, sums map[string]string) error {
 	}
 	facts.Host, facts.InstructionsWhy = there.Host, apartWhy
 	facts.Pin = record.Pin{Mode: "off", Server: []int{}, Client: []int{}, Reason: facts.Pin.Reason}
-	facts.Link = &record.Link{Address: d.Lent.Hosts[there.Host], RoundTripMS: roundTrip * 1e3, ClockAheadMS: ahead * 1e3}
-	return d.writeFacts(&facts)
+	facts.Link = &record.Link{Address: h.Lent.Hosts[there.Host], RoundTripMS: roundTrip * 1e3, ClockAheadMS: ahead * 1e3}
+	return h.writeFacts(&facts, hasBlocks)
 }
 
 // makeWorkload has all clients make the same files at once, but each its own group of the data.
-func (d *driver) makeWorkload(ctx context.Context) (err error) {
-	others := d.Plan.Topology.Clients()
+func (h *hosts) makeWorkload(ctx context.Context) (err error) {
+	others := h.Plan.Topology.Clients()
 	others = others[min(1, len(others)):] // the first client is here
 	made, failed := make([]record.Workload, len(others)), make([]error, len(others))
 	making, end := context.WithCancel(ctx)
@@ -168,12 +169,12 @@ func (d *driver) makeWorkload(ctx context.Context) (err error) {
 	var all sync.WaitGroup
 	for i, host := range others {
 		all.Go(func() {
-			failed[i] = d.borrow(making, host, func(there *machine.There) error {
+			failed[i] = h.borrow(making, host, func(there *machine.There) error {
 				return there.Workload(machine.None{}, &made[i])
 			})
 		})
 	}
-	if d.Workload, err = workload.Make(ctx, d.Spec); err != nil {
+	if h.Workload, err = workload.Make(ctx, h.Spec); err != nil {
 		return err
 	}
 	if all.Wait(); len(others) == 0 {
@@ -184,33 +185,33 @@ func (d *driver) makeWorkload(ctx context.Context) (err error) {
 			return failed[i]
 		}
 		queries, mixed := made[i].Queries, made[i].Mixed
-		for k, q := range d.Workload.Queries {
+		for k, q := range h.Workload.Queries {
 			if k >= len(queries) || queries[k].SHA256 != q.SHA256 || queries[k].Path != q.Path {
 				return record.UserError("%s has made other queries of %s than the first client: "+
 					"give all hosts the same architecture", host, q.Type)
 			}
 		}
-		for k, data := range d.Workload.Mixed {
+		for k, data := range h.Workload.Mixed {
 			if k >= len(mixed) || mixed[k].ContentChecksum != data.ContentChecksum || mixed[k].FeedPath != data.FeedPath {
 				return record.UserError("%s has made other data (%s) than the first client: "+
 					"give all hosts the same architecture", host, data.Format)
 			}
 		}
-		d.Workload.Groups = append(d.Workload.Groups, made[i].Groups...)
+		h.Workload.Groups = append(h.Workload.Groups, made[i].Groups...)
 	}
-	return record.WriteJSON(d.raw("workload.json"), d.Workload)
+	return record.WriteJSON(h.raw("workload.json"), h.Workload)
 }
 
 // machines yields this machine with "", and each lent host that answers with " on HOST" for a sentence.
-func (d *driver) machines() iter.Seq2[string, machine.Machine] {
+func (h *hosts) machines() iter.Seq2[string, machine.Machine] {
 	return func(yield func(string, machine.Machine) bool) {
-		if !yield("", machine.NewHere(context.Background(), "")) || d.Lent == nil {
+		if !yield("", machine.NewHere(context.Background(), "")) || h.Lent == nil {
 			return
 		}
-		for _, host := range d.lentHosts() {
+		for _, host := range h.lentHosts() {
 			ctx, cancel := context.WithTimeout(context.Background(), releasePatience)
 			goOn := true
-			_ = d.borrow(ctx, host, func(there *machine.There) error {
+			_ = h.borrow(ctx, host, func(there *machine.There) error {
 				goOn = yield(" on "+host, there)
 				return nil
 			})
@@ -222,8 +223,8 @@ func (d *driver) machines() iter.Seq2[string, machine.Machine] {
 	}
 }
 
-func (d *driver) release() {
-	for _, m := range d.machines() {
+func (h *hosts) release() {
+	for _, m := range h.machines() {
 		if there, lent := m.(*machine.There); lent {
 			there.Release()
 		}
