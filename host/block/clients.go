@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"tsduel/host/machine"
@@ -271,12 +272,10 @@ func (r *rates) runClients(ctx context.Context, job openloop.Job) (results []*op
 		ahead  float64 // by so many seconds is its clock
 		looped machine.Looped
 		err    error
-		ended  chan struct{}
 	}
 	remotes := make([]remote, len(r.clients))
 	for i, on := range r.clients {
 		c := &remotes[i]
-		c.ended = make(chan struct{})
 		part := job
 		part.Part = 1 + i
 		if err = on.Prime(part, &c.number); err != nil {
@@ -287,16 +286,14 @@ func (r *rates) runClients(ctx context.Context, job openloop.Job) (results []*op
 		}
 	}
 	var agreed time.Time
+	var looping sync.WaitGroup
 	if len(remotes) > 0 {
 		job.Meet = func(context.Context) (time.Time, error) {
 			agreed = time.Now().Add(leadTime)
 			for i, on := range r.clients {
 				c := &remotes[i]
 				at := machine.Instant{Client: c.number, At: agreed.UnixNano() + int64(c.ahead*1e9)}
-				go func() {
-					defer close(c.ended)
-					c.err = on.Loop(at, &c.looped)
-				}()
+				looping.Go(func() { c.err = on.Loop(at, &c.looped) })
 			}
 			return agreed, nil
 		}
@@ -305,12 +302,12 @@ func (r *rates) runClients(ctx context.Context, job openloop.Job) (results []*op
 	if err != nil {
 		return nil, totals, nil, err
 	}
+	looping.Wait()
 	all := [][]*openloop.Result{own}
 	began := totals.Began.Sub(agreed)
 	clients = append(clients, clientOf(r.Host.Host, began, totals.Elapsed, totals.ClientCPU, len(r.Host.Pin.Client)))
 	for i := range remotes {
 		c := &remotes[i]
-		<-c.ended
 		if c.err != nil {
 			return nil, totals, nil, c.err
 		}

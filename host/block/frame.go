@@ -230,21 +230,23 @@ func (f *frame) markLoaded(loaded bool) error {
 
 // loadRatios keeps the ratios of the loads for the forecast, also of the load on top in an upgrade.
 func (f *frame) loadRatios() {
-	values, baseline := map[[2]string]float64{}, f.Plan.Variants[0].Name // by metric and variant
+	values := map[string]map[string]float64{"load_rate": {}, "upgrade_ingest_rate": {}, "upgrade_ingest_cpu_seconds": {}}
 	metrics := map[string]string{"solo load": "load_rate", "upgrade ingest": "upgrade_ingest_rate"}
 	for _, p := range f.block.Phases {
 		if metric, ok := metrics[p.Part+" "+p.Phase]; ok {
-			values[[2]string{metric, p.Variant}] = float64(p.Count) / (p.End - p.Begin)
+			values[metric][p.Variant] = float64(p.Count) / (p.End - p.Begin)
 		}
 	}
 	if u := f.block.Upgrade; u != nil {
 		for name, ingest := range u.Ingest {
-			values[[2]string{"upgrade_ingest_cpu_seconds", name}] = float64(ingest.CPUNS["drained"])
+			values["upgrade_ingest_cpu_seconds"][name] = float64(ingest.CPUNS["drained"])
 		}
 	}
-	for key, value := range values {
-		if metric, name := key[0], key[1]; name != baseline && slices.Contains(f.alive(), f.variants[name]) {
-			f.block.Ratio(name, metric, math.Log(value/values[[2]string{metric, baseline}]))
+	for metric, by := range values {
+		for i, v := range f.alive() {
+			if i > 0 {
+				f.block.Ratio(v.Name, metric, math.Log(by[v.Name]/by[f.Plan.Variants[0].Name]))
+			}
 		}
 	}
 }

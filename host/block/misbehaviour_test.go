@@ -85,7 +85,7 @@ func TestComponentsMisbehave(t *testing.T) {
 		{"vmagent", "die=write", "solo", "load", `the vmagent \(pid `, nil},
 		// The count also finds a batch that the agent's queue loses in exchanged ingestion.
 		{"vmagent", "drop-exchanged", "duel", "settle", "the database accepted 320 samples of 480",
-			func(p *record.Plan) { p.Queries.Solo, p.Watchdog.LoadStallS, p.Workload.BatchSize = false, 1, 16 }},
+			func(p *record.Plan) { p.Queries.Solo, p.Watchdog.LoadStallS, p.Workload.BatchSize = false, 3, 16 }},
 	} {
 		t.Run(c.role+" "+c.wrong+" "+c.part, func(t *testing.T) {
 			t.Parallel()

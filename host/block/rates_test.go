@@ -49,9 +49,9 @@ func TestClientsAtRates(t *testing.T) {
 			t.Parallel()
 			spec := fakes(t)
 			spec.Plan.Queries.Solo = false
-			rates := record.Rates{Seconds: 1, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 60_000, LatePct: 90}
-			spec.Plan.Mixed = &record.Mixed{Rates: rates, Ingest: 160, Queries: 21, BatchSize: 2, Lines: lines48}
-			spec.Plan.Capacity = &record.Capacity{Rates: rates, Ladder: []float64{10, 20}, Percentile: "p99", WithinMS: 600_000}
+			rates := record.Rates{Seconds: 0.5, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 60_000, LatePct: 90}
+			spec.Plan.Mixed = &record.Mixed{Rates: rates, Ingest: 320, Queries: 42, BatchSize: 2, Lines: lines48}
+			spec.Plan.Capacity = &record.Capacity{Rates: rates, Ladder: []float64{20, 40}, Percentile: "p99", WithinMS: 600_000}
 			spec.Workload.Mixed = spec.Workload.Data
 			if clients == 2 {
 				spec.Host.Pin.Client = []int{0, 1, 2, 3}

@@ -48,9 +48,7 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 	err = u.steps(
 		each(u.copy),
 		each(u.start),
-		func() error {
-			return runDuel(ctx, f, "before", f.Row.QueryTypes, &u.record.Before)
-		},
+		func() error { return runDuel(ctx, f, "before", f.Row.QueryTypes, &u.record.Before) },
 		each(u.ingest),
 		func() error { return u.after(ctx) },
 	)
