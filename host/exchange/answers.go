@@ -87,39 +87,28 @@ type prometheusAnswer struct {
 }
 
 type prometheusSeries struct {
-	Metric map[string]string
-	Value  *point
-	Values points
+	Metric        map[string]string
+	Value, Values points
 }
 
 // points are not parsed by encoding/json, which takes ten times as long: an answer can have millions of them.
 type points []point
 
-// UnmarshalJSON reads [[1749513600,"0.5"],...].
+// UnmarshalJSON reads [1749513600,"0.5"] and [[1749513600,"0.5"],...].
 func (all *points) UnmarshalJSON(text []byte) error {
 	*all = make(points, 0, bytes.Count(text, []byte("\",")))
-	rest := text[min(1, len(text)):]
 	for {
-		end := bytes.Index(rest, []byte(`"]`)) // a value is a number: it has no quotes in it
+		end := bytes.Index(text, []byte(`"]`)) // a value is a number: it has no quotes in it
 		if end < 0 {
 			return nil
 		}
-		var p point
-		if err := p.UnmarshalJSON(rest[max(0, bytes.IndexByte(rest, '[')) : end+2]); err != nil {
-			return err
+		at, value, _ := bytes.Cut(bytes.TrimLeft(text[:end], "[,"+space), []byte{','})
+		seconds, err := strconv.ParseFloat(string(bytes.TrimSpace(at)), 64)
+		if err != nil {
+			return fmt.Errorf("%s is no point of an answer", firstLine(text))
 		}
-		*all, rest = append(*all, p), rest[end+2:]
+		*all, text = append(*all, point{seconds, string(bytes.TrimLeft(value, `"`+space))}), text[end+2:]
 	}
-}
-
-// UnmarshalJSON reads [1749513600,"0.5"].
-func (p *point) UnmarshalJSON(text []byte) (err error) {
-	at, value, _ := bytes.Cut(bytes.Trim(text, "[]"+space), []byte{','})
-	if p.seconds, err = strconv.ParseFloat(string(bytes.TrimSpace(at)), 64); err != nil {
-		return fmt.Errorf("%s is no point of an answer", firstLine(text))
-	}
-	p.value = string(bytes.Trim(value, `"`+space))
-	return nil
 }
 
 func parsePrometheus(body []byte, _ *Operation) (*answer, error) {
@@ -130,9 +119,9 @@ func parsePrometheus(body []byte, _ *Operation) (*answer, error) {
 	data := reply.Data
 	parsed := &answer{kind: fmt.Sprintf("%s of status %s, partial: %t", data.ResultType, reply.Status, reply.IsPartial)}
 	if data.ResultType == "scalar" || data.ResultType == "string" {
-		var p point
-		err := json.Unmarshal(data.Result, &p)
-		parsed.series = map[string][]point{"{}": {p}}
+		var one points
+		err := json.Unmarshal(data.Result, &one)
+		parsed.series = map[string][]point{"{}": one}
 		return parsed, err
 	}
 	var list []prometheusSeries
@@ -141,14 +130,11 @@ func parsePrometheus(body []byte, _ *Operation) (*answer, error) {
 	}
 	parsed.series = make(map[string][]point, len(list))
 	for _, series := range list {
-		if series.Value != nil {
-			series.Values = append(series.Values, *series.Value)
-		}
 		key := keyOf(series.Metric)
 		if _, twice := parsed.series[key]; twice {
 			return nil, fmt.Errorf("the answer has series %s twice", key)
 		}
-		parsed.series[key] = series.Values
+		parsed.series[key] = append(series.Values, series.Value...)
 	}
 	return parsed, nil
 }

@@ -197,7 +197,7 @@ func readUsed(sides []*side, order []int) ([]Used, error) {
 }
 
 func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst int, begin time.Time) error {
-	sequence, told := orders(inOrder(job.Ask, len(sides))), begin
+	sequence, told := Orders(inOrder(job.Ask, len(sides))), begin
 	for turn := 0; ; turn++ {
 		if result.Stopped = stopped(sides); result.Stopped != "" {
 			return ctx.Err()

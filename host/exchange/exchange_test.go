@@ -144,7 +144,7 @@ func TestEachOperationGoesToEverySideInBalancedOrder(t *testing.T) {
 func TestOrdersAreBalanced(t *testing.T) {
 	for n := 2; n <= 5; n++ {
 		place, before := map[[2]int]int{}, map[[2]int]int{}
-		for _, order := range orders(inOrder(nil, n)) {
+		for _, order := range Orders(inOrder(nil, n)) {
 			for i, side := range order {
 				place[[2]int{side, i}]++
 				if i > 0 {

@@ -147,26 +147,19 @@ func (b *batches) Next() (Operation, error) {
 	return Operation{Method: "POST", Path: b.path, Body: body, Lines: lines}, nil
 }
 
-type packed struct {
-	*zstd.Decoder
-	file *os.File
-}
-
-func (p packed) Close() error {
-	p.Decoder.Close()
-	return p.file.Close()
-}
-
 // Open opens a file of lines, perhaps .zst.
 func Open(path string) (io.ReadCloser, error) {
 	file, err := os.Open(path)
 	if err != nil || !strings.HasSuffix(path, ".zst") {
 		return file, err
 	}
-	decoder, err := zstd.NewReader(file, zstd.WithDecoderConcurrency(1))
+	decoder, err := zstd.NewReader(file, zstd.WithDecoderConcurrency(1)) // no goroutines, so it needs no Close
 	if err != nil {
 		file.Close()
 		return nil, fmt.Errorf("unpacking %s: %w", path, err)
 	}
-	return packed{decoder, file}, nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{decoder, file}, nil
 }

@@ -1,15 +1,15 @@
 package exchange
 
-// orders returns the sequences in which the sides are asked; after the last one follows the first. They are
+// Orders returns the sequences in which the sides take their turns; after the last one follows the first. They are
 // the rows of a Williams square (each side is equally often in each place and before each other side), each
 // row as: row, mirror, mirror, row. For two sides: B C, C B, C B, B C.
-func orders(sides []int) (all [][]int) {
+func Orders[S any](sides []S) (all [][]S) {
 	rows := len(sides)
 	if rows%2 == 0 {
 		rows /= 2 // the mirrors are the other rows of the square
 	}
 	for shift := range rows {
-		row, mirror := make([]int, len(sides)), make([]int, len(sides))
+		row, mirror := make([]S, len(sides)), make([]S, len(sides))
 		for i := range row {
 			step := (i + 1) / 2 // 0 1 -1 2 -2 ...
 			if i%2 == 0 {
@@ -24,7 +24,7 @@ func orders(sides []int) (all [][]int) {
 }
 
 // Cycle returns after how many exchanges each side was asked equally often in each place.
-func Cycle(sides, inFlight int) int { return len(orders(inOrder(nil, sides))) * Burst(inFlight) }
+func Cycle(sides, inFlight int) int { return len(Orders(inOrder(nil, sides))) * Burst(inFlight) }
 
 // Burst returns how many operations a side gets before it is the next side's turn.
 func Burst(inFlight int) int {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"tsduel/host/exchange"
 	"tsduel/host/noise"
 	"tsduel/host/record"
 )
@@ -276,8 +277,9 @@ func (b *block) alone(ctx context.Context, s *side, rows []record.CalibrationRow
 // alternate runs one row of all variants in short turns, B C C B.
 func (b *block) alternate(ctx context.Context, row record.CalibrationRow) error {
 	return b.phase(record.Phase{Phase: phaseName, QueryType: row.Row}, func(p *record.Phase) error {
+		orders := exchange.Orders(b.Row.Order)
 		for k := range row.Parts {
-			for _, name := range turn(b.Row.Order, k) {
+			for _, name := range orders[k%len(orders)] {
 				if b.out[name] || row.Names[name] == "" {
 					continue
 				}
@@ -288,16 +290,6 @@ func (b *block) alternate(ctx context.Context, row record.CalibrationRow) error 
 		}
 		return nil
 	})
-}
-
-// turn returns the order of turn k: B C, C B, C B, B C ... for two variants. Each is first equally often.
-func turn(order []string, k int) []string {
-	first := k / 2 % len(order)
-	turned := slices.Concat(order[first:], order[:first])
-	if k%2 == 1 {
-		slices.Reverse(turned)
-	}
-	return turned
 }
 
 // process runs one process of a row, and checks its result.

@@ -109,7 +109,7 @@ func generate(ctx context.Context, spec record.Spec, name string, j *job, to io.
 		return 0, nil, fmt.Errorf("writing %s: %w", j.path, err)
 	}
 	exit, err := p.Wait(ctx)
-	if err != nil {
+	if err := cmp.Or(ctx.Err(), err); err != nil { // an interruption also ends the generator
 		return 0, nil, err
 	}
 	complaints, err = os.ReadFile(stderr.Name())

@@ -106,10 +106,7 @@ func (n *natives) line() ([]byte, error) {
 	}
 	line, err := json.Marshal(tags) // in the order of their keys
 	line = append(append([]byte(`{"metric":`), line...), `,"values":[`...)
-	for i, value := range n.values {
-		if i > 0 {
-			line = append(line, ',')
-		}
+	for _, value := range n.values {
 		switch {
 		case math.IsNaN(value):
 			line = append(line, "null"...)
@@ -120,13 +117,12 @@ func (n *natives) line() ([]byte, error) {
 		default:
 			line = strconv.AppendFloat(line, value, 'g', -1, 64)
 		}
+		line = append(line, ',')
 	}
-	line = append(line, `],"timestamps":[`...)
-	for i, at := range n.times {
-		if i > 0 {
-			line = append(line, ',')
-		}
-		line = strconv.AppendInt(line, at, 10)
+	line = append(bytes.TrimSuffix(line, []byte{','}), `],"timestamps":[`...)
+	for _, at := range n.times {
+		line = append(strconv.AppendInt(line, at, 10), ',')
 	}
+	line = bytes.TrimSuffix(line, []byte{','})
 	return append(line, "]}\n"...), err
 }

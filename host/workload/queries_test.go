@@ -2,7 +2,7 @@ package workload
 
 import (
 	"encoding/binary"
-	"encoding/gob"
+	"io"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -63,32 +63,28 @@ func TestPrometheusIsAskedWhatVictoriaMetricsIsAsked(t *testing.T) {
 func TestAFileIsTranslatedQueryByQuery(t *testing.T) {
 	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	write := func(expressions ...string) {
-		file, err := os.Create(from)
+		_, err := writeQueries(from, func(k int64) (*query.HTTP, error) {
+			if int(k) == len(expressions) {
+				return nil, io.EOF
+			}
+			return &query.HTTP{HumanLabel: []byte("VictoriaMetrics 1 cpu metric(s)"), Method: []byte("GET"),
+				Path: []byte(asked(expressions[k])), StartTimestamp: 7}, nil
+		})
 		must(t, err)
-		encoder := gob.NewEncoder(file)
-		for _, expression := range expressions {
-			must(t, encoder.Encode(&query.HTTP{HumanLabel: []byte("VictoriaMetrics 1 cpu metric(s)"), Method: []byte("GET"),
-				Path: []byte(asked(expression)), StartTimestamp: 7}))
-		}
-		must(t, file.Close())
 	}
 	write("cpu_usage_user", "cpu_usage_idle")
 	j := &job{plan: &record.Plan{}, form: "prometheus"}
 	if count, err := rewrite(from, to, j.ask); count != 2 || err != nil {
 		t.Errorf("%d: %v", count, err)
 	}
-	in, err := os.Open(to)
-	must(t, err)
-	defer in.Close()
-	decoder := gob.NewDecoder(in)
-	for _, expression := range []string{"usage_user", "usage_idle"} {
-		var one query.HTTP
-		must(t, decoder.Decode(&one))
-		if string(one.Path) != asked(expression) || string(one.Method) != "GET" ||
-			string(one.HumanLabel) != "Prometheus 1 cpu metric(s)" || one.StartTimestamp != 7 {
-			t.Errorf("%s: %+v", expression, &one)
+	_, err := rewrite(to, os.DevNull, func(k int64, q *query.HTTP) error {
+		if want := []string{"usage_user", "usage_idle"}[k]; string(q.Path) != asked(want) || string(q.Method) != "GET" ||
+			string(q.HumanLabel) != "Prometheus 1 cpu metric(s)" || q.StartTimestamp != 7 {
+			t.Errorf("%s: %+v", want, q)
 		}
-	}
+		return nil
+	})
+	must(t, err)
 	write("cpu_usage_user", "cpu")
 	if count, err := rewrite(from, to, j.ask); count != 1 || err == nil ||
 		!strings.Contains(err.Error(), "cpu is no series of the data") {
