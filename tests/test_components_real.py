@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import gzip
 import json
 import re
@@ -14,6 +13,7 @@ from pathlib import Path
 import history
 import pytest
 import yaml
+from asking import rows
 from checkout import PROJECT, QUIET, Checkout
 from fakeproject import free_port
 
@@ -40,8 +40,7 @@ def make(checkout, variants, **parts):
     (checkout.path / "experiments/parts.yml").write_text(yaml.safe_dump(asked))
     checkout.make("tsbs", "RUN=parts", "EXPERIMENT=experiments/parts.yml", f"SET=host.port={free_port()} {QUIET}")
     run_dir = checkout.results("parts")
-    with (run_dir / "tidy/checks.csv").open(newline="") as stream:
-        checks = list(csv.DictReader(stream))
+    checks = rows(run_dir / "tidy/checks.csv")
     assert [check for check in checks if check["ok"] != "true"] == []
     stored = [float(check["actual"]) for check in checks if check["check"] == "samples_stored"]
     # Of each variant in each block: alone, and exchanged in two sittings.
@@ -52,9 +51,8 @@ def make(checkout, variants, **parts):
 
 def by_role(run_dir, metric):
     """Return role -> (baseline, candidate) of a metric, as text."""
-    with (run_dir / "stats/comparison.csv").open(newline="") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["metric"] == metric]
-    return {row["query_type"]: (row["baseline_median"], row["candidate_median"]) for row in rows}
+    of = [row for row in rows(run_dir / "stats/comparison.csv") if row["metric"] == metric]
+    return {row["query_type"]: (row["baseline_median"], row["candidate_median"]) for row in of}
 
 
 def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):

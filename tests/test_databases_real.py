@@ -5,12 +5,12 @@ One release of each with and without a setting, since every build takes minutes.
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shlex
 
 import pytest
+from asking import rows
 from checkout import QUIET, Checkout
 from fakeproject import free_port
 
@@ -32,12 +32,6 @@ REAL = {
         *(2, (*FIGURES, "merges"), ("prometheus_tsdb_compactions_total",), r"vm_|VictoriaMetrics"),
     ),
 }  # fmt: skip
-
-
-def rows(path):
-    """Read a CSV file as a list of mappings."""
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 @pytest.fixture(scope="module")

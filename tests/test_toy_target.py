@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import re
 
 import pytest
+from asking import rows
 from checkout import QUIET, Checkout
 from fakeproject import PROJECT, free_port
 
@@ -77,8 +77,7 @@ def test_the_page_is_followed_to_a_report(tmp_path):
         else:
             checkout.type(line)
     run_dir = checkout.results(RUN)
-    with (run_dir / "tidy/checks.csv").open(encoding="utf-8", newline="") as stream:
-        checks = list(csv.DictReader(stream))
+    checks = rows(run_dir / "tidy/checks.csv")
     assert [check for check in checks if check["ok"] != "true"] == []
     stored = {check["actual"] for check in checks if check["check"] == "samples_stored"}
     assert {float(actual) for actual in stored} == {108_000.0}

@@ -115,7 +115,7 @@ func (a *alone) loaders(files []record.DataFile) (*clients, error) {
 		feed := cmp.Or(data.FeedPath, data.Path)
 		path := feed
 		if strings.HasSuffix(path, ".zst") {
-			path = "-" // it is unpacked into stdin
+			path = "/dev/stdin" // it is unpacked there
 		}
 		w := a.Plan.Workload
 		call := verb{name: "load", env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + next.remote + ".json",

@@ -50,11 +50,7 @@ const loadHead = "time,per. metric/s,metric total,overall metric/s,per. row/s,ro
 
 // Run loads; the first batch that is not taken ends it.
 func (l Load) Run(ctx context.Context, out io.Writer) error {
-	file := l.File
-	if file == "-" {
-		file = "/dev/stdin"
-	}
-	source, err := exchange.OpenBatches(file, l.Path, l.Size)
+	source, err := exchange.OpenBatches(l.File, l.Path, l.Size)
 	if err != nil {
 		return err
 	}
