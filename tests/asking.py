@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from listening import free_port
 
 from tsduel.plan import resolve
 from tsduel.question import read
@@ -19,13 +20,6 @@ UNJUDGED = dict.fromkeys(
     ("steal_pct", "foreign_cpu_pct", "canary_pct", "clock_step_s", "canary_flag_pct", "canary_fsync_flag_pct")
 )
 """Limits of noise where other tests run beside; and no canary, which takes seconds and says nothing then."""
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def written(binary: Path = FAKES / "database", **parts: Any) -> dict[str, Any]:

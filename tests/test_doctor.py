@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from fakecompute import PROJECT as GOOGLE_PROJECT
+from listening import free_port
 from plans import SMALL_WORKLOAD
 from plans import write as write_plan
 
@@ -25,12 +26,6 @@ KNOBS = (
     *("EXPERIMENT", "BASELINE", "CANDIDATE", "RUN", "SET", "TARGET"),
     *("SSH_HOST", "GCP_PROJECT", "SSH_FROM", "KIND", "TF"),
 )
-
-
-def free_port():
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as probed:
-        return probed.getsockname()[1]
 
 
 def run_doctor(mode, cwd=PROJECT, **environment):
