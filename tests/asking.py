@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from listening import free_port
 
 from tsduel.plan import resolve
 from tsduel.question import read
@@ -20,13 +21,6 @@ UNJUDGED = dict.fromkeys(
     ("steal_pct", "foreign_cpu_pct", "canary_pct", "clock_step_s", "canary_flag_pct", "canary_fsync_flag_pct")
 )
 """Limits of noise where other tests run beside; and no canary, which takes seconds and says nothing then."""
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def rows(path: Path) -> list[dict[str, str]]:

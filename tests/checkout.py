@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
+(_WORDS,) = re.findall(r'CACHE_WORDS="(.*)"', (PROJECT / "scripts/lib/cache.sh").read_text())
+MARK = f"printf '%s\\n' '{_WORDS}' >.tsduel-cache"
+"""Marks the directory in which a shell is as a cache of ours."""
 LEFT_OUT = ("results/", "docs/", "tests/")
 QUIET = " ".join(f"noise.{name}=null" for name in UNJUDGED)
 """For SET=: no block is spoilt, since other tests run beside, and there is no canary."""
@@ -40,6 +45,14 @@ def build(run_dir: Path, *names: str) -> None:
     """Build what a planned run needs in the project's cache, unless it is there, with records in the run."""
     command = [sys.executable, PROJECT / "ansible/build.py", run_dir, *names]
     subprocess.run(command, env=os.environ | {"TSDUEL_CACHE": str(CACHE)}, stdout=subprocess.DEVNULL, check=True)
+
+
+def checks_of(run_dir: Path) -> list[dict[str, str]]:
+    """Return all checks of a run, of which none has failed."""
+    with (run_dir / "tidy/checks.csv").open(newline="") as stream:
+        checks = list(csv.DictReader(stream))
+    assert [check for check in checks if check["ok"] != "true"] == []
+    return checks
 
 
 class Checkout:

@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 PROJECT = "tsduel-test"
 TOKEN = "a-token-of-the-test"  # noqa: S105 - it opens nothing
 ZONES = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
-MACHINES = {
-    "e2-standard-2": 2,
-    "e2-standard-8": 8,
-    "n2-standard-8": 8,
-    "n2d-standard-8": 8,
-    "c3-standard-8": 8,
-    "c4-standard-8": 8,
-}
+MACHINES = {"e2-standard-2": 2} | {f"{series}-standard-8": 8 for series in ("e2", "n2", "n2d", "c3", "c4")}
 DISKS = ("pd-balanced", "pd-ssd", "hyperdisk-balanced")
 IMAGE = "debian-12-bookworm-v20261006"
 KINDS = ("networks", "subnetworks", "firewalls", "routers", "disks", "instances")
@@ -49,31 +42,18 @@ class RefusalError(Exception):
         return {"error": {"code": self.status, "message": str(self), "errors": [item]}}
 
 
-def quota_exceeded() -> RefusalError:
-    """Return what Google answers when the project's quota is used up."""
-    return RefusalError(403, "quotaExceeded", "Quota 'CPUS' exceeded.  Limit: 8.0 in region us-central1.")
-
-
-def api_disabled() -> RefusalError:
-    """Return what Google answers when the API was never enabled in the project."""
-    return RefusalError(
-        403,
-        "accessNotConfigured",
-        "Compute Engine API has not been used in project 123456789 before or it is disabled. Enable it by visiting the "
-        "console then retry. If you enabled this API recently, wait a few minutes and retry.",
-    )
-
-
-def no_permission() -> RefusalError:
-    """Return what Google answers to an account without the role."""
-    return RefusalError(
-        403, "forbidden", f"Required 'compute.networks.create' permission for 'projects/{PROJECT}/global/networks/n'"
-    )
-
-
-def unavailable() -> RefusalError:
-    """Return what Google answers when it is overloaded."""
-    return RefusalError(503, "backendError", "Service Unavailable")
+# What Google answers: when a quota is used up, an API was never enabled, a role is missing, or it is overloaded.
+QUOTA_EXCEEDED = RefusalError(403, "quotaExceeded", "Quota 'CPUS' exceeded.  Limit: 8.0 in region us-central1.")
+API_DISABLED = RefusalError(
+    403,
+    "accessNotConfigured",
+    "Compute Engine API has not been used in project 123456789 before or it is disabled. Enable it by visiting the "
+    "console then retry. If you enabled this API recently, wait a few minutes and retry.",
+)
+NO_PERMISSION = RefusalError(
+    403, "forbidden", f"Required 'compute.networks.create' permission for 'projects/{PROJECT}/global/networks/n'"
+)
+UNAVAILABLE = RefusalError(503, "backendError", "Service Unavailable")
 
 
 def violated(constraint: str) -> RefusalError:
@@ -127,11 +107,9 @@ class FakeCompute:
             def _answer(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else {}
+                token = self.headers.get("Authorization", "")
                 try:
-                    status, found = (
-                        200,
-                        api.answer(self.command, self.path, self.headers.get("Authorization", ""), body),
-                    )
+                    status, found = 200, api.answer(self.command, self.path, token, body)
                 except RefusalError as refusal:
                     status, found = refusal.status, refusal.body()
                 text = json.dumps(found).encode()
@@ -292,22 +270,10 @@ class FakeCompute:
         disk = body["disks"][0]
         asked = disk.pop("initializeParams")
         disk_path = f"{place}/disks/{body['name']}"
-        self._add(
-            disk_path,
-            {
-                "name": body["name"],
-                "sizeGb": asked["diskSizeGb"],
-                "type": asked["diskType"],
-                "sourceImage": asked["sourceImage"],
-                "labels": asked.get("labels") or {},
-            },
-        )
-        disk |= {
-            "source": self._link(disk_path),
-            "deviceName": "persistent-disk-0",
-            "type": "PERSISTENT",
-            "kind": "compute#attachedDisk",
-        }
+        made = {"name": body["name"], "labels": asked.get("labels") or {}, "sourceImage": asked["sourceImage"]}
+        self._add(disk_path, made | {"sizeGb": asked["diskSizeGb"], "type": asked["diskType"]})
+        kinds = {"type": "PERSISTENT", "kind": "compute#attachedDisk"}
+        disk |= {"source": self._link(disk_path), "deviceName": "persistent-disk-0", **kinds}
         # Provider 4.0.0 sends [null], and cannot read it.
         body.get("scheduling", {}).pop("nodeAffinities", None)
         address = self.boot(body)
@@ -326,11 +292,8 @@ class FakeCompute:
         number = next(self._numbers)
         body.setdefault("metadata", {}).setdefault("fingerprint", "abc=")
         known = {"id": str(number), "selfLink": self._link(path), "kind": f"compute#{path.split('/')[-2][:-1]}"}
-        known |= {
-            "fingerprint": "abc=",
-            "labelFingerprint": "abc=",
-            "creationTimestamp": "2026-11-20T12:00:00.000-07:00",
-        }
+        known |= {"fingerprint": "abc=", "labelFingerprint": "abc="}
+        known |= {"creationTimestamp": "2026-11-20T12:00:00.000-07:00"}
         if path.startswith("regions/"):
             known["region"] = self._link("/".join(path.split("/")[:2]))
         self.things[path] = body | known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,13 @@ if TYPE_CHECKING:
 
 # Sockets that take connections (TCP) or packets (UDP) from anybody: state, queues, address, peer, processes.
 COMMAND = ("ss", "--no-header", "--listening", "--tcp", "--udp", "--numeric", "--processes")
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def listeners(pids: Iterable[int]) -> set[str]:

@@ -13,12 +13,10 @@ import time
 import pytest
 import yaml
 from barehost import STANDINS, USERS, BareHost, our_go, require
-from checkout import CACHE, QUIET, Checkout, build
+from checkout import CACHE, MARK, QUIET, Checkout, build, checks_of
 from fakeproject import FAKES, wait_for
 from fleet import left
 from network import network
-
-from tsduel.question import knobs
 
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
@@ -40,10 +38,9 @@ exec {binary} "${{words[@]}}"
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """Return a checkout for somebody who types no knob and has no agent, with what smoke.yml needs built."""
+    """Return a checkout for somebody who has no agent, with what smoke.yml needs built."""
     made = Checkout(tmp_path_factory.mktemp("apart") / "tsduel")
-    for name in ("EXPERIMENT", "RUN", *knobs.NAMES, "SSH_AUTH_SOCK"):
-        made.environment.pop(name, None)
+    made.environment.pop("SSH_AUTH_SOCK", None)
     made.make("plan", "RUN=here", "EXPERIMENT=experiments/smoke.yml")
     build(made.results("here"))
     return made
@@ -59,7 +56,7 @@ def hosts(tmp_path_factory, checkout):
         for host in linked.hosts:
             host.ssh(STANDINS, user="root")
             copies = "; ".join(f"mkdir -p {kind}; cp -r /seed/{kind}/{key} {kind}/" for kind, key in _built(checkout))
-            made = f"umask 077; mkdir -p {OURS}/cache; cd {OURS}/cache; {_mark(checkout)}; {copies}"
+            made = f"umask 077; mkdir -p {OURS}/cache; cd {OURS}/cache; {MARK}; {copies}"
             host.ssh(f"{made}; chown -R {USERS[0]} {OURS}", user="root")
         yield linked
 
@@ -70,13 +67,6 @@ def _built(checkout):
     records = {name: json.loads((build_dir / f"{name}.json").read_text()) for name in ("agent", "tsbs", *SIDES)}
     programs = [of.get("binary") or of["bin_dir"] + "/x" for of in records.values()]
     return {(kind, key) for *_, kind, key, _ in (path.split("/") for path in programs)}
-
-
-def _mark(checkout):
-    line = next(
-        line for line in (checkout.path / "scripts/lib/cache.sh").read_text().splitlines() if "CACHE_WORDS=" in line
-    )
-    return f"printf '%s\\n' '{line.split(chr(34))[1]}' >.tsduel-cache"
 
 
 def words_for(linked, count, run, **more):
@@ -97,14 +87,6 @@ def asked(checkout, name, **parts):
     written = yaml.safe_load((checkout.path / "experiments/smoke.yml").read_text()) | {"name": name} | parts
     (checkout.path / f"experiments/{name}.yml").write_text(yaml.safe_dump(written))
     return f"experiments/{name}.yml"
-
-
-def checks_of(run_dir):
-    """Return all checks, of which none has failed."""
-    with (run_dir / "tidy/checks.csv").open(newline="") as stream:
-        checks = list(csv.DictReader(stream))
-    assert [check for check in checks if check["ok"] != "true"] == []
-    return checks
 
 
 def fastest_ms(run_dir, block, query_type):

@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from asking import free_port
 from fakecompute import PROJECT as GOOGLE_PROJECT
+from listening import free_port
 from plans import SMALL_WORKLOAD
 from plans import write as write_plan
 

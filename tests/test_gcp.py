@@ -83,7 +83,7 @@ class TestNothingIsLeft:
 
     def test_not_knowing_is_an_error(self, google, tmp_path):
         """If the API does not answer, an error says that something may be left."""
-        google.faults.append(lambda *_: fakecompute.unavailable())
+        google.faults.append(lambda *_: fakecompute.UNAVAILABLE)
         with pytest.raises(
             UserError, match="it is not known whether everything of tsduel-x-aaaaaa is gone: Google's API"
         ):
@@ -279,11 +279,11 @@ class TestBeforeAnythingIsMade:
     @pytest.mark.parametrize(
         ("fault", "change", "sentence"),
         [
-            (fakecompute.api_disabled(), {}, "gcloud services enable compute.googleapis.com --project=tsduel-test"),
-            (fakecompute.no_permission(), {}, "it needs the roles Compute Instance Admin (v1)"),
+            (fakecompute.API_DISABLED, {}, "gcloud services enable compute.googleapis.com --project=tsduel-test"),
+            (fakecompute.NO_PERMISSION, {}, "it needs the roles Compute Instance Admin (v1)"),
             (RefusalError(401, "authError", "Invalid Credentials"), {}, "Google does not accept the credentials; a"),
             (None, {"project": "some-other-one"}, "there is no project some-other-one, or the account may not see it"),
-            (fakecompute.unavailable(), {}, "Google's API is unavailable (503), also after several tries"),
+            (fakecompute.UNAVAILABLE, {}, "Google's API is unavailable (503), also after several tries"),
         ],
     )
     def test_sentences(self, google, fault, change, sentence):
@@ -304,7 +304,7 @@ class TestBeforeAnythingIsMade:
         with pytest.raises(UserError, match=r"gcloud services enable iap\.googleapis\.com --project"):
             provide._preflight(Compute(PROJECT), where, {})
         # An account that may not ask is not refused.
-        google.faults.append(lambda _, path: fakecompute.no_permission() if "/services/" in path else None)
+        google.faults.append(lambda _, path: fakecompute.NO_PERMISSION if "/services/" in path else None)
         assert provide._preflight(Compute(PROJECT), where, {}) == {}
 
     def test_zones_that_have_no_such_machine_are_left_out(self, google, capsys):

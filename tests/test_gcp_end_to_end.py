@@ -17,7 +17,7 @@ import fakecompute
 import pytest
 import terraforming
 from barehost import STANDINS, BareHost, our_go
-from checkout import CACHE, PROJECT, QUIET, Checkout, build
+from checkout import CACHE, PROJECT, QUIET, Checkout, build, checks_of
 from fakecompute import FakeCompute
 from fakeproject import free_port
 
@@ -139,14 +139,6 @@ def blocks(run_dir):
     return [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/[0-9]*/block.json"))]
 
 
-def checked(run_dir):
-    """Return all checks, of which none has failed."""
-    with (run_dir / "tidy/checks.csv").open(newline="") as stream:
-        checks = list(csv.DictReader(stream))
-    assert [check for check in checks if check["ok"] != "true"] == []
-    return checks
-
-
 def test_a_rented_fleet_of_which_google_takes_one(google, rented, tmp_path):
     """The whole way to the report, over a connection that breaks; one machine's blocks are lacking, nothing is left."""
     checkout, name = rented
@@ -178,7 +170,7 @@ def test_a_rented_fleet_of_which_google_takes_one(google, rented, tmp_path):
         *[("host2", "false", "missing")] * int(lost[1]),
         *[("host2", "true", "")] * (2 - int(lost[1])),
     ]
-    assert len(checked(run_dir)) > 30
+    assert len(checks_of(run_dir)) > 30
     report = (run_dir / "report.md").read_text()
     assert "## Host by host" in report
     assert "e2-standard-8" in report

@@ -135,8 +135,8 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("kind", "refusal", "sentence"),
         [
-            ("networks", fakecompute.no_permission(), "it needs the roles"),
-            ("firewalls", fakecompute.no_permission(), "it needs the roles"),
+            ("networks", fakecompute.NO_PERMISSION, "it needs the roles"),
+            ("firewalls", fakecompute.NO_PERMISSION, "it needs the roles"),
             ("instances", fakecompute.violated("vmExternalIpAccess"), "compute.vmExternalIpAccess): take SSH_FROM=iap"),
         ],
     )
@@ -166,7 +166,7 @@ class TestFaults:
     def test_keep(self, rented):
         """KEEP=1 keeps all, and the sentence has the command to delete it."""
         rented.plan()
-        rented.api.faults.append(refuse_inserts("instances", fakecompute.quota_exceeded()))
+        rented.api.faults.append(refuse_inserts("instances", fakecompute.QUOTA_EXCEEDED))
         done, _ = rented.provision(KEEP="1")
         assert "KEEP=1: what was made is kept; delete it with: make destroy RUN=r" in done.stderr
         assert len(rented.api.names()) == 3

@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 from barehost import USERS, BareHost, our_go, require
-from checkout import PROJECT, QUIET, Checkout
+from checkout import MARK, PROJECT, QUIET, Checkout
 from fakeproject import wait_for
 from fleet import left
 from gitrepo import Repository
@@ -21,13 +21,11 @@ from gitrepo import Repository
 from tests import owndump
 from tsduel.core.errors import UserError
 from tsduel.places.ssh.link import Link
-from tsduel.question import knobs
 from tsduel.rounds.attend import Attendant
 from tsduel.rounds.view.show import View
 
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
-KNOBS = ("EXPERIMENT", "RUN", *knobs.NAMES)
 OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
 
 
@@ -46,10 +44,9 @@ def bare(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """Return a checkout of the project for somebody who types no knob and has no agent."""
+    """Return a checkout of the project for somebody who has no agent."""
     made = Checkout(tmp_path_factory.mktemp("checkout") / "tsduel")
-    for name in (*KNOBS, "SSH_AUTH_SOCK"):
-        made.environment.pop(name, None)
+    made.environment.pop("SSH_AUTH_SOCK", None)
     return made
 
 
@@ -115,10 +112,7 @@ def test_a_host_without_root_and_packages_is_told_the_one_command(bare, make, ru
 @functools.cache
 def seed(bare):
     """Give the bare host our module and build caches, in a cache with our marker as a new one has it."""
-    text = (PROJECT / "scripts/lib/cache.sh").read_text()
-    words = re.search(r'^readonly CACHE_WORDS="(.*)"$', text, re.MULTILINE)
-    bare.ssh(f"umask 077; mkdir -p {OURS}/cache; cp -r /seed {OURS}/cache/go")
-    bare.ssh(f"umask 077; printf '%s\\n' '{words[1]}' >{OURS}/cache/.tsduel-cache")
+    bare.ssh(f"umask 077; mkdir -p {OURS}/cache; cd {OURS}/cache; cp -r /seed go; {MARK}")
 
 
 def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path):

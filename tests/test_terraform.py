@@ -174,7 +174,7 @@ class TestFaults:
     def test_quota(self, rented):
         """Google's 403 for a quota: which, and what to do."""
         rented.plan()
-        rented.api.faults.append(renting.refuse_inserts("instances", fakecompute.quota_exceeded()))
+        rented.api.faults.append(renting.refuse_inserts("instances", fakecompute.QUOTA_EXCEEDED))
         done, _ = rented.provision()
         assert "quota does not allow it (Quota 'CPUS' exceeded.  Limit: 8.0 in region us-central1)" in done.stderr
         assert "IAM & Admin > Quotas" in done.stderr

@@ -14,7 +14,6 @@ from checkout import Checkout
 from cluster import cluster
 
 from tsduel.core.rundir import open_run
-from tsduel.question import knobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 SPACE = "bench"
@@ -36,8 +35,6 @@ def here():
 def checkout(tmp_path_factory, here):
     """Return a checkout for somebody who has a kubeconfig."""
     made = Checkout(tmp_path_factory.mktemp("pods") / "tsduel", ansible=False)
-    for name in ("EXPERIMENT", "RUN", *knobs.NAMES):
-        made.environment.pop(name, None)
     made.environment["KUBECONFIG"] = str(here.kubeconfig)
     return made
 
