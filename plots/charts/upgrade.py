@@ -45,7 +45,17 @@ def through(steps: pd.DataFrame, states: Mapping[str, str], labels: Mapping[str,
     last = steps[(steps["query_type"] != "") & (steps["state"] == names[-1])].sort_values("change", kind="stable")
     for place in dict.fromkeys((len(last) - 1, 0)) if len(last) else ():
         step = last.iloc[place]
-        beside = {"xycoords": "data", "va": "center", "color": GREY, "zorder": 6}
         white = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
-        note(axes, literal(step["query_type"]), (len(names) - 1, step["change"]), (7, 0), bbox=white, **beside)
+        end = (len(names) - 1, float(step["change"]))
+        note(
+            axes,
+            literal(step["query_type"]),
+            end,
+            (7, 0),
+            xycoords="data",
+            va="center",
+            color=GREY,
+            zorder=6,
+            bbox=white,
+        )
     return figure
