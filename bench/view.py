@@ -29,8 +29,8 @@ done
 SCREEN = "import sys; from pathlib import Path; from tsduel.rounds import run; run.main(Path(sys.argv[1]))"
 FOLLOW = (
     "import os, sys; from pathlib import Path; from tsduel.core.rundir import open_run; "
-    "from tsduel.rounds import follow; from tsduel.rounds.view import show; "
-    "follow.Follower(open_run(Path(sys.argv[1])), 'host1', show.kind(os.environ)(None)).at_home(lambda: True)"
+    "from tsduel.rounds import follow; from tsduel.rounds.view import show; run = open_run(Path(sys.argv[1])); "
+    "follow.Follower(run, 'host1', show.view_of(run, 'host1', os.environ)).at_home(lambda: True)"
 )
 
 

@@ -17,7 +17,6 @@ from tsduel.cli.commands import COMMANDS, by_topic
 from tsduel.cli.knobs import KNOBS
 from tsduel.core import results
 from tsduel.core.errors import UserError
-from tsduel.core.wording import nearest
 from tsduel.question import knobs, read
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -180,12 +179,6 @@ def test_completion_knows_commands_knobs_and_runs(tsduel, tmp_path, shell):
             asked["COMP_CWORD"] = words.split(" ")[-1]
         said = tsduel(cwd=tmp_path, TSDUEL_RESULTS=str(tmp_path / "runs"), **asked).stdout
         assert expected in said
-
-
-def test_the_nearest_word_is_near():
-    """A word that is like none gets no advice."""
-    assert nearest("candidte", KNOBS) == "CANDIDATE"
-    assert nearest("xyzzy", KNOBS) == ""
 
 
 class TestHome:

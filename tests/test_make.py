@@ -77,12 +77,6 @@ def test_a_target_that_is_none_is_refused():
         assert "is no target" in refused(make(typed))
 
 
-def test_make_gobench_refuses_an_experiment_of_databases():
-    """The refusal names the right command."""
-    done = make("gobench", "EXPERIMENT=experiments/smoke.yml", "RUN=test-knobs")
-    assert "experiments/smoke.yml: its kind is tsbs: run it with make tsbs" in done.stderr
-
-
 @pytest.mark.parametrize("target", [*STAGES[1:], "status", "stop", "fetch", "ssh", "destroy"])
 def test_every_stage_is_a_target(target):
     """A stage alone reads the newest run."""

@@ -15,7 +15,6 @@ from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
 from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import FETCHED, Link, is_home, note_home
-from tsduel.plan.forecast.spread import Forecast
 from tsduel.rounds.attend import KILLED, PATIENCE_S, Attendant
 from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail
@@ -38,11 +37,11 @@ def main(run_dir: Path) -> int:
         return 0
     run, links = rundir.open_run(run_dir), Link.all(run_dir)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    expected, board = Forecast.read(run), show.Board()
+    board = show.Board()
 
     def view_of(name: str) -> View:
         log = partial(runlog.write, run_dir, "INFO", "run")
-        view = show.kind(os.environ)(expected, log, host=run.plan.named(name), board=board)
+        view = show.view_of(run, name, os.environ, log=log, board=board)
         view.catch_up(Tail(links[name].raw / "events.jsonl").read())
         return view
 

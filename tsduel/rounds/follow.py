@@ -10,7 +10,6 @@ from tsduel.core.errors import UserError
 from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import NoConnectionError
-from tsduel.plan.forecast.spread import Forecast
 from tsduel.rounds import attend, control
 from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail, parse
@@ -24,10 +23,8 @@ SILENCE_S = 10.0
 def main(run_dir: Path, environment: Mapping[str, str]) -> int:
     """Show a run until it ends; return 0."""
     run = rundir.open_run(run_dir)
-    expected, board, view = Forecast.read(run), show.Board(), show.kind(environment)
-    followers = [
-        Follower(run, host, view(expected, host=run.plan.named(host), board=board)) for host in run.plan.every_host
-    ]
+    board = show.Board()
+    followers = [Follower(run, host, show.view_of(run, host, environment, board=board)) for host in run.plan.every_host]
     errors: list[Exception] = []
     try:
         if run.plan.is_local:

@@ -16,7 +16,6 @@ from typing import IO, NoReturn
 from tsduel.core import rundir, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
-from tsduel.plan.forecast.spread import Forecast
 from tsduel.rounds import elsewhere
 from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail
@@ -89,9 +88,9 @@ class _Shown:
         self._say(self._view or show.View(None))
 
     def _begin(self) -> None:
-        expected = Forecast.read(rundir.open_run(self._run_dir))
+        run = rundir.open_run(self._run_dir)
         log = partial(runlog.write, self._run_dir, "INFO", "run")
-        self._view = show.kind(os.environ)(expected, log, logged=True)
+        self._view = show.view_of(run, run.plan.hosts[0], os.environ, log=log, logged=True)
         self._view.catch_up(self._tail.read())
 
     def _show_new(self) -> None:

@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rich.text import Text
 
 from tsduel.core import runlog
 from tsduel.core.errors import UserError
+from tsduel.core.rundir import Run
 from tsduel.core.wording import did_you_mean
 from tsduel.plan.forecast.spread import Forecast
 from tsduel.rounds.view import model, screen
@@ -177,6 +179,7 @@ class Screen(View):
         self._painted = time.monotonic()
 
 
-def kind(environment: Mapping[str, str]) -> type[View]:
-    """Return Screen for a terminal, else View."""
-    return Screen if wants_screen(environment) else View
+def view_of(run: Run, host: str, environment: Mapping[str, str], **more: Any) -> View:
+    """Return the view of a host, with the forecast of its run: a Screen on a terminal. ``more``: fields of View."""
+    kind = Screen if wants_screen(environment) else View
+    return kind(Forecast.read(run), host=run.plan.named(host), **more)
