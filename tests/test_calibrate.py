@@ -27,7 +27,7 @@ def test_repeating_pays_where_it_is_cheap_and_scatters(above, cost, variance, va
 
 
 def test_the_page_says_how_many_sittings_pay(tmp_path):
-    """Of a run of one binary against itself; the rest of the page stays."""
+    """Of a run of one binary against itself; then come the old file and the planted slowness."""
     spec = {"query_types": synthetic.TWO_TYPES, "exchanges": 60, "load_s": 3, "sitting": 0.02}
     runs = []
     for name, own in (("same", {"factors": {}, "aa": True}), ("stale", {"factors": {}}), ("slow", {})):
@@ -36,6 +36,8 @@ def test_the_page_says_how_many_sittings_pay(tmp_path):
         compare.main(run)
         runs.append(open_run(run))
     text = page.text(*runs)
+    heads = [line for line in text.splitlines() if line.startswith("## ")]
+    assert ["an old file against a fresh copy" in head for head in heads] == [False, True, False]
     assert "% from exchanges, " in text
     assert " sittings would tell most in the same time (`duel.sittings`)." in text
     row = page.row_of(read_json(tmp_path / "same/stats/comparison.json"), ("duel_typical_ms", "geomean"))

@@ -95,14 +95,12 @@ def test_few_blocks_where_little_scatters():
 
 
 @pytest.mark.long
-def test_nine_of_ten_simulated_searches_find_the_commits():
+@pytest.mark.parametrize(("seeds", "steps", "least", "most"), [(40, 1, 0.9, 9), (20, 2, 0.8, 18)])
+def test_nine_of_ten_simulated_searches_find_the_commits(seeds, steps, least, most):
     """Of one step and of two, with measured spreads; `make bench` has more, and tests whether the chances are right."""
-    right, steps_taken, _ = simulation.found(40)
-    assert right >= 0.9
-    assert steps_taken < 9
-    right, steps_taken, _ = simulation.found(20, steps=2)
-    assert right >= 0.8
-    assert steps_taken < 18
+    right, steps_taken, _ = simulation.found(seeds, steps)
+    assert right >= least
+    assert steps_taken < most
 
 
 @pytest.mark.long

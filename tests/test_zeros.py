@@ -13,10 +13,9 @@ from checkout import Checkout
 from fakeproject import free_port
 
 from bench import known_answers, quick, zeros
-from tsduel.calibrate import page, stale
+from tsduel.calibrate import stale
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
-from tsduel.core.rundir import open_run
 from tsduel.question.read import read_file
 
 ASKED = {"BASELINE": "v1.132.0", "AA": "1", "SET": "design.seed=1"}
@@ -214,13 +213,6 @@ class TestFigures:
         assert "no run of local.yml is finished" in capsys.readouterr().out
         (tmp_path / "20261102T000000Z-quick").rename(tmp_path / "20261103T000000Z-local")
         assert {one.target for one in quick.widths(tmp_path)} >= {0.3, 0.8}
-
-    def test_the_page_of_make_calibrate_has_the_old_file(self, tmp_path):
-        """Between the same binary twice and the planted slowness."""
-        run = open_run(reports.compared(tmp_path, aa=True))
-        said = page.text(run, run, run)
-        heads = [line for line in said.splitlines() if line.startswith("## ")]
-        assert ["an old file against a fresh copy" in head for head in heads] == [False, True, False]
 
 
 @pytest.mark.slow
