@@ -176,7 +176,8 @@ func TestTwoClientsLoad(t *testing.T) {
 // If one of two loaders fails, the other ends, and the sentence names the failed one.
 func TestOneOfTwoLoadersFails(t *testing.T) {
 	for sentence, variable := range map[string]string{
-		"the loader on host3 ended with exit code 1":                                        "FAKE_LOAD_S=86400", // far longer than a test may take
+		// The other one would load for far longer than a test may take.
+		"the loader on host3 ended with exit code 1":                                        "FAKE_LOAD_S=86400",
 		"the loaders of 2 clients say they sent 478 samples together, and the plan has 480": "FAKE_LOST_SAMPLES=1",
 	} {
 		t.Run(variable, func(t *testing.T) {

@@ -138,7 +138,8 @@ func TestSnapshots(t *testing.T) {
 		t.Error(heads)
 	}
 	const kernels = `tsduel_process_cpu_seconds_total{mode="user",role="server"} `
-	if strings.Count(string(text), kernels) != 2+ticks || strings.Count(string(text), "vm_other") != 2 || strings.Contains(string(text), `role="quiet"`) {
+	if count := strings.Count(string(text), kernels); count != 2+ticks || strings.Count(string(text), "vm_other") != 2 ||
+		strings.Contains(string(text), `role="quiet"`) {
 		t.Errorf("%s", text)
 	}
 }
