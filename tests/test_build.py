@@ -13,17 +13,19 @@ import sys
 import tempfile
 from pathlib import Path
 
+import plans
 import pytest
 from fakeproject import PATIENCE_S, wait_for
 from gitrepo import Repository
 
-from tsduel.core.sections import ComponentAsked
-from tsduel.plan import sources
+from tsduel.core import sections
+from tsduel.core.plan import Component, Tsbs, Variant
+from tsduel.plan import resolve
 from tsduel.targets import databases
+from tsduel.workloads.tsbs.plan import TSBS_VERSION
 
 PROJECT = Path(__file__).resolve().parent.parent
 TARGET = databases()["victoriametrics"].programs["server"]
-TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 # A stand-in for the database: `make victoria-metrics` writes a script.
 MAKEFILE = "victoria-metrics:\n\tmkdir -p bin && cp server bin/victoria-metrics\n"
 
@@ -64,22 +66,16 @@ class Run:
     def __init__(self, directory: Path, cache: Path) -> None:
         self.directory = directory
         self.cache = cache
-        self.variants: list[dict[str, object]] = []
+        self.variants: list[Variant] = []
 
-    def add(
-        self, name: str, source: str, *, role: str = "server", go: str = "local", **where: str
-    ) -> dict[str, object]:
-        """Resolve a component as plan does, of the newest variant unless it is a server."""
-        asked = ComponentAsked(role=role, source=source, go=go, flags=("-x={{ y }}",), env={"K": "V"}, **where)
-        found = sources.resolve(TARGET, name, asked)
-        part: dict[str, object] = found.model_dump(mode="json") | {"target": TARGET.name}
-        part["build_key"] = sources.build_key(TARGET, found)
-        part |= {"module": TARGET.module, "output": TARGET.output, "go_minimum": TARGET.go_minimum}
-        part["build_command"] = list(TARGET.build_command(source, found.version))
-        if role == "server":
-            self.variants.append({"name": name, "components": []})
-        self.variants[-1]["components"].append(part)
-        return part
+    def add(self, name: str, source: str, *, role: str = "server", **where: str) -> Component:
+        """Plan a component, of the newest variant unless it is a server."""
+        part = sections.ComponentAsked(role=role, source=source, flags=("-x={{ y }}",), env={"K": "V"}, **where)
+        made = resolve._component(name, part, databases()["victoriametrics"].programs[role])
+        before = () if role == "server" else self.variants.pop().components
+        variant = Variant(name=name, label=name, target="victoriametrics", components=(*before, made))
+        self.variants.append(variant)
+        return made
 
     def start(self, variant: str = "") -> subprocess.Popen[str]:
         """Start the stage, or what it does for one variant, in a process group of its own, as a terminal does."""
@@ -89,23 +85,17 @@ class Run:
         inventory = self.directory / "host" / "inventory.json"
         inventory.write_text(json.dumps({"all": {"hosts": {"local": local}}}))
         values = self.directory / "plan" / "ansible-vars.json"
-        planned = {"project_dir": str(PROJECT), "cache_dir": str(self.cache), "run_dir": str(self.directory)}
-        planned |= {"target": "local", "kind": "tsbs", "go_minimum": TARGET.go_minimum, "tsbs_version": TSBS_VERSION}
-        values.write_text(json.dumps(planned | {"variants": self.variants}))
+        plan = plans.plan(variants=tuple(self.variants), tsbs=Tsbs(version=TSBS_VERSION))
+        values.write_text(json.dumps(resolve.ansible_vars(plan, run_dir=self.directory, cache=self.cache)))
         command = [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, "-e", f"@{values}"]
         command.append(PROJECT / "ansible" / "site.yml")
         if variant:
             command = [PROJECT / "ansible" / "build.py", self.directory, variant]
+        settings = {"ANSIBLE_CONFIG": str(PROJECT / "ansible/ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "VIEW": "verbose"}
         return subprocess.Popen(
-            command,
-            env=os.environ
-            | {"ANSIBLE_CONFIG": str(PROJECT / "ansible" / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "VIEW": "verbose"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+            command, env=os.environ | settings, text=True, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
 
     def build(self, variant: str = "") -> tuple[int, str]:
         """Run the stage, or what it does for one variant; return its exit code and what it said."""
@@ -149,11 +139,11 @@ def test_git_path_and_binary_are_built_once_and_recorded(run, repository, tmp_pa
     run.add("baseline", "git", ref="main", repo=str(repository.path))
     run.add("candidate", "path", path=str(repository.path))
     run.add("third", "binary", path=str(script(tmp_path / "server", "echo three")))
-    run.add("third", "binary", role="front", path=str(script(tmp_path / "front", "echo four")))
+    run.add("third", "binary", role="vmauth", path=str(script(tmp_path / "vmauth", "echo four")))
     code, text = run.build()
     assert code == 0, text
     front = json.loads((run.directory / "build/third.json").read_text())["components"][1]
-    assert (front["role"], output_of(front["binary"])) == ("front", "four")
+    assert (front["role"], output_of(front["binary"])) == ("vmauth", "four")
     records = [run.record(name) for name in ("baseline", "candidate", "third")]
     assert [output_of(record["binary"]) for record in records] == ["one", "two", "three"]
     assert records[0]["revision"] == records[1]["revision"] == first
@@ -284,7 +274,7 @@ def test_a_failing_build_shows_the_last_lines_of_its_log(run, repository):
     log = run.directory / "build" / "candidate.log"
     assert str(log) in text
     assert "50\n" in log.read_text()
-    assert not (run.cache / "variants" / str(variant["build_key"])).exists()
+    assert not (run.cache / "variants" / variant.build_key).exists()
     assert not list((run.cache / "variants").glob("*.partial*"))
 
 
@@ -301,13 +291,8 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path):
     """As on a full disk: the file and the reason, without a stack trace."""
     (tmp_path / "file").touch()
     environment = os.environ | {"TSDUEL_CACHE": str(tmp_path / "file" / "cache")}
-    done = subprocess.run(
-        [sys.executable, PROJECT / "ansible/build.py"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, PROJECT / "ansible/build.py"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("[Errno 20] Not a directory: ")
     assert "Traceback" not in done.stderr
@@ -414,12 +399,8 @@ def packages(tmp_path: Path, *pairs: str, sudo: bool) -> subprocess.CompletedPro
     text = (PROJECT / "scripts" / "ensure-packages").read_text().replace("EUID", "FAKE_EUID")
     copy = tmp_path / "ensure-packages"
     copy.write_text(text)
-    environment = {
-        "PATH": f"{tools}:{os.environ['PATH']}",
-        "FAKE_EUID": "1000",
-        "TSDUEL_CACHE": str(tmp_path / "cache"),
-    }
-    environment |= {"MAY": "1"} if sudo else {}
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "TSDUEL_CACHE": str(tmp_path / "cache")}
+    environment |= {"FAKE_EUID": "1000"} | ({"MAY": "1"} if sudo else {})
     return subprocess.run(["bash", copy, *pairs], check=False, capture_output=True, text=True, env=environment)
 
 
