@@ -1,13 +1,15 @@
 """One metric over revisions or over runs: the change in each with its interval."""
 
+from itertools import pairwise
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots.charts.style import GREY, LOOKS, PALE, headed, literal, note, readable, styled
 
-MOST_NAMES, MOST_LEVEL, MOST_RUNS = 24, 6, 8
-"""Most names of revisions below the axis, most of them without turning them, most names of runs."""
+MOST_NAMES, LETTERS, MOST_RUNS = 24, 80, 8
+"""Most names of revisions below the axis, how many letters it has room for, most names of runs."""
 LIKELY = 0.5
 """From this chance on a revision is marked."""
 
@@ -26,8 +28,7 @@ def history(
     worse = "lower" if higher_is_better else "higher"
     threshold = -threshold if higher_is_better != searched_better else threshold
     searched = bool(points["chance"].notna().any())
-    title = f"{name}: change from {points['label'].iloc[0]} ({worse} is worse)"
-    figure = headed(title, [], 6.5, 3.9 if searched else 3.1)
+    figure = headed(f"{literal(name)} ({worse} is worse)", [], 6.5, 3.9 if searched else 3.1)
     panels = figure.subplots(
         1 + searched, 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": [3, 1][: 1 + searched]}
     )[:, 0]
@@ -36,7 +37,7 @@ def history(
     axes.axhline(threshold, color=GREY, linewidth=0.9, linestyle=(0, (2, 2)))
     note(axes, f"{threshold:+g} {unit}", (0.995, threshold), (0, 0), va="bottom", ha="right", fontsize=8, color=GREY)
     _changes(axes, points)
-    axes.set_ylabel(f"change, {unit}")
+    axes.set_ylabel(f"change from {literal(points['label'].iloc[0], 16)}, {unit}")
     if searched:
         chances = points["chance"].fillna(0).to_numpy()
         for best in {int(chances.argmax()), *(int(at) for at in (chances > LIKELY).nonzero()[0])}:
@@ -50,7 +51,8 @@ def history(
     named = list(x) if len(points) <= MOST_NAMES else [i for i in x if pd.notna(points["change"].iloc[i])]
     named = named[:: -(-len(named) // MOST_NAMES)]
     names = [literal(points["label"].iloc[i], 16) for i in named]
-    turned = {"rotation": 60, "ha": "right"} if len(named) > MOST_LEVEL else {}
+    closest = min((right - left for left, right in pairwise(named)), default=len(points)) * LETTERS / len(points)
+    turned = {"rotation": 60, "ha": "right"} if closest < max(map(len, names)) + 2 else {}
     panels[-1].set_xticks(named, names, fontsize=8, **turned)
     panels[-1].set_xlim(-0.5, len(points) - 0.5)
     return figure

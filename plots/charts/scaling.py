@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from plots import numbers
 from plots.charts.style import dots, headed, key, literal, looks, panel_title, panels, styled
 
-_COLUMNS, _LONGEST, _APART, _LETTERS = 2, 46, 0.03, 36
+_COLUMNS, _APART, _LETTERS = 2, 0.03, 36
 _FEW, _NARROW, _DECADES = 5, 0.6, 2.0
 """Number of ticks; fewest decades of logarithmic ticks; decades above which ticks stand at whole decades only."""
 
@@ -82,7 +82,7 @@ def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping
             place = (0.02, 0.97 - 0.1 * at)
             axes.text(*place, words, transform=axes.transAxes, fontsize=7.2, color=look.colour, va="top", zorder=5)
     arrow = {"higher": " (↑ better)", "lower": " (↓ better)"}.get(panel.better, "")
-    panel_title(axes, f"{panel.title}, {unit}{arrow}", _LONGEST)
+    panel_title(axes, f"{panel.title}, " + f"{unit}{arrow}".replace(" ", "\N{NO-BREAK SPACE}"))
     low, high = (float(v) / factor for v in (panel.points["value"].min(), panel.points["value"].max()))
     room = max(np.log10(high / low), 0.15)
     head = 0.16 * len(panel.exponents)

@@ -1,6 +1,7 @@
 """What all charts share: the look of each variant, titles and legends, escaped text, writing files."""
 
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,8 +120,9 @@ def panels(figure: Figure, count: int, columns: int, **options: Any) -> list[Axe
 
 
 def panel_title(axes: Axes, text: str, longest: int = LONGEST_NAME) -> None:
-    """Write the title of one of several panels."""
-    axes.set_title(literal(text, longest), fontsize=8.5, fontweight="normal")
+    """Write the title of one of several panels, in two lines if it is long."""
+    lines = textwrap.wrap(text, longest, max_lines=2, placeholder="…")
+    axes.set_title("\n".join(map(literal, lines)), fontsize=8.5, fontweight="normal")
 
 
 def key(label: str, look: Look, note: str = "", *, line: bool = True, **changes: Any) -> Line2D:
