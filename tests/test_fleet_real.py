@@ -179,12 +179,20 @@ def test_a_host_that_is_lost(fleet, spares, capsys):
         assert (missing(run_dir), is_home(run_dir)) == ([], True)
 
 
-def test_the_disk_of_one_of_three_fills(fleet):
+@pytest.fixture
+def small_scratch(fleet):
+    """Return a host whose scratch directory is on a small disk, and that directory."""
+    host, scratch = fleet.hosts[1], f"{OURS}/cache/scratch"
+    host.mount_small(scratch, 768)
+    host.ssh(f"chown {USERS[0]}: {OURS}/cache {scratch}; chmod 700 {scratch}", user="root")
+    yield host, scratch
+    host.unmount(scratch)
+
+
+def test_the_disk_of_one_of_three_fills(fleet, small_scratch):
     """It stops with a sentence, the others end their blocks; with room again the same command runs the rest."""
-    hosts, full, scratch = fleet.hosts[:3], fleet.hosts[1], f"{OURS}/cache/scratch"
+    hosts, (full, scratch) = fleet.hosts[:3], small_scratch
     run_dir = fleet.prepare("full", hosts, design={"blocks": 12})
-    full.mount_small(scratch, 768)
-    full.ssh(f"chown {USERS[0]}: {OURS}/cache {scratch}; chmod 700 {scratch}", user="root")
     running, watch = fleet.stage(run_dir), Watch(run_dir)
 
     def has_one_at_home():
@@ -193,7 +201,9 @@ def test_the_disk_of_one_of_three_fills(fleet):
         return any(block.host == "host2" for block in open_run(run_dir).blocks)
 
     wait_for(has_one_at_home)
-    full.ssh(f"cat /dev/zero >>{scratch}/ballast || true")
+    # At once, before the host is through with its blocks; then what is left.
+    most = f"$(($(df --output=avail -B1 {scratch} | tail -1) - (64 << 20)))"
+    full.ssh(f"fallocate -l {most} {scratch}/ballast; cat /dev/zero >>{scratch}/ballast || true")
     assert running.wait() == 2, fleet.said(run_dir).read_text()
     said = fleet.said(run_dir).read_text()
     assert f"the disk of {scratch} is full (" in said
@@ -207,7 +217,6 @@ def test_the_disk_of_one_of_three_fills(fleet):
     watch.look()
     assert (missing(run_dir), watch.repeated, is_home(run_dir)) == ([], [], True)
     assert [left(host) for host in hosts] == [[], [], []]
-    full.unmount(scratch)
 
 
 def test_one_of_three_is_frozen_for_a_minute(fleet):
