@@ -183,6 +183,7 @@ def test_a_host_that_is_lost(fleet, spares, capsys):
 def small_scratch(fleet):
     """Return a host whose scratch directory is on a small disk, and that directory."""
     host, scratch = fleet.hosts[1], f"{OURS}/cache/scratch"
+    host.ssh(f"mkdir -p {scratch}")  # below the disk it stays the user's
     host.mount_small(scratch, 768)
     host.ssh(f"chown {USERS[0]}: {OURS}/cache {scratch}; chmod 700 {scratch}", user="root")
     yield host, scratch
