@@ -179,21 +179,14 @@ def test_a_host_that_is_lost(fleet, spares, capsys):
         assert (missing(run_dir), is_home(run_dir)) == ([], True)
 
 
-@pytest.fixture
-def small_scratch(fleet):
-    """Return a host whose scratch directory is on a small disk, and that directory."""
-    host, scratch = fleet.hosts[1], f"{OURS}/cache/scratch"
-    host.ssh(f"mkdir -p {scratch}")  # below the disk it stays the user's
-    host.mount_small(scratch, 768)
-    host.ssh(f"chown {USERS[0]}: {OURS}/cache {scratch}; chmod 700 {scratch}", user="root")
-    yield host, scratch
-    host.unmount(scratch)
-
-
-def test_the_disk_of_one_of_three_fills(fleet, small_scratch):
+def test_the_disk_of_one_of_three_fills(fleet, request):
     """It stops with a sentence, the others end their blocks; with room again the same command runs the rest."""
-    hosts, (full, scratch) = fleet.hosts[:3], small_scratch
+    hosts, full, scratch = fleet.hosts[:3], fleet.hosts[1], f"{OURS}/cache/scratch"
     run_dir = fleet.prepare("full", hosts, design={"blocks": 12})
+    full.ssh(f"mkdir -p {scratch}")  # below the disk it stays the user's
+    full.mount_small(scratch, 768)
+    request.addfinalizer(lambda: full.unmount(scratch))
+    full.ssh(f"chown {USERS[0]}: {OURS}/cache {scratch}; chmod 700 {scratch}", user="root")
     running, watch = fleet.stage(run_dir), Watch(run_dir)
 
     def has_one_at_home():
