@@ -180,7 +180,7 @@ def test_profiles_of_the_difference(tmp_path, monkeypatch):
         "CPU of the benchmarks",
         "Memory allocated of the benchmarks",
     ]
-    assert "10 → 10.70 s (+7.0 %, by chance up to 13.6) in the profile. In the measured blocks it is part of: " in said
+    assert "10 → 10.70 s (+7.0 %, by chance up to 13.6) in the profile. In the measured blocks it is part of" in said
     assert "app/vmselect.planted" in said
     assert "```text\ngo tool pprof" in said
     assert len(list(run.glob("plots/flame-*.svg"))) == 2

@@ -159,8 +159,8 @@ def test_an_upgrade_is_asked_and_loaded_with_the_users_own(block):
 @pytest.mark.parametrize("load", ["solo", "duel"])
 def test_influxdb_takes_lines_with_escapes_and_is_asked_influxql(block, tmp_path, load):
     """By our loader alone, or in turn; windows stand in the text of a query."""
-    window = "time >= '{{start}}' AND time < '{{end}}'"
-    text = f"SELECT mean(used_percent) FROM disk WHERE {window} AND path =~ /my data/ GROUP BY time(10m), host"  # noqa: S608
+    where = "time >= '{{start}}' AND time < '{{end}}' AND path =~ /my data/"
+    text = f"SELECT mean(used_percent) FROM disk WHERE {where} GROUP BY time(10m), host"  # noqa: S608
     (tmp_path / "q.yml").write_text(f"queries:\n  - name: a\n    window: any 1h\n    query: {json.dumps(text)}\n")
     sides = read.read_file(PROJECT / "experiments/influxdb.yml")["variants"]
     record = block("dump", variants=sides, queries={"file": str(tmp_path / "q.yml")}, design={"load": load})

@@ -188,8 +188,9 @@ SAID = {
     ),
     "more of what should be less is worse, and below the threshold negligible; digits follow the interval": (
         None, AMOUNTS | EXACT,
-        [r"cpu-max-all-1 .*0\.2\d+ → 0\.2\d+ \(\+2[45]\.\d %\) ✗", r"Peak memory .*\+30\.0 \|.*\| ✗ clearly worse",
-         r"Bytes on disk .*\+2\.0 \|.*\| ≈ negligible", r"I\.e\. v1\.133\.0 was 20\.0 % faster"], [],
+        [r"cpu-max-all-1 .*0\.2\d+ → 0\.2\d+ \(\+2[45]\.\d %\) ✗",
+         r"Peak memory .*\+30\.0 \|.*\| ✗ clearly worse", r"Bytes on disk .*\+2\.0 \|.*\| ≈ negligible",
+         r"I\.e\. v1\.133\.0 was 20\.0 % faster"], [],
     ),
     "a crash, a failed check, an answer that differed and a spoilt block are told": (
         None,

@@ -1,4 +1,4 @@
-"""One line a task for tsduel/build/progress.py, and failures as plain text; VIEW=verbose: Ansible's own lines too."""  # noqa: INP001 - Ansible loads it
+"""Output of Ansible: a line a task; with VIEW=verbose its own lines, too."""  # noqa: INP001 - Ansible loads it
 
 from __future__ import annotations
 

@@ -222,9 +222,9 @@ def _graph(pair: Pair, pictures: Pictures) -> str:
         "-".join(filter(None, parts)).replace("_", "-"),
         f"Flame graph of both sides: {markup.text(pair.title)}, {pair.comparison.title}",
         "Callers are above, called functions below. A frame is as wide as its cost on both sides together. ▲ and "
-        "orange: the candidate spends more on an operation; ▼ and blue: less. A strong colour is a large share of the "
-        "whole. Grey: no more than chance. In report.html, a click on a frame makes it as wide as the picture; a click "
-        "on the top frame shows all again.",
+        "orange: the candidate spends more on an operation; ▼ and blue: less. A strong colour is a large share of "
+        "the whole. Grey: no more than chance. In report.html, a click on a frame makes it as wide as the picture; a "
+        "click on the top frame shows all again.",
         flame.drawn(flame.tree((sides[0], sides[1])), label, pair.chance),
     )
 
