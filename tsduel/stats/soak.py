@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import ndtri
 
 from tsduel.core import files
 from tsduel.core.rundir import Run
@@ -124,7 +124,7 @@ def theil_sen(lives: Sequence[Series]) -> tuple[float, float, float] | None:
     count = len(ordered)
     if max(len(hours) for hours, _ in lives) < LEAST_PIECES:
         return None
-    reach = stats.norm.ppf((1 + CONFIDENCE) / 2) * math.sqrt(variance)
+    reach = ndtri((1 + CONFIDENCE) / 2) * math.sqrt(variance)
     lo = max(round((count - reach) / 2) - 1, 0)
     hi = min(round((count + reach) / 2), count - 1)
     return float(np.median(ordered)), float(ordered[lo]), float(ordered[hi])
