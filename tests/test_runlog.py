@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from asking import FAKES
@@ -97,3 +98,20 @@ def test_a_failed_block_has_the_words_of_client_and_server(project, mode, senten
     message = project.block("001")["failures"][0]["message"]
     assert all(sentence in message for sentence in sentences), message
     assert message.isprintable()
+
+
+def test_what_several_threads_print_is_kept_once(tmp_path):
+    """Hosts that are made at once are told by a thread each."""
+
+    def tell(host):
+        for line in range(200):
+            sys.stdout.write(f"host{host} line {line}\n")
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with runlog.recording(tmp_path, "provision"), ThreadPoolExecutor(8) as hosts:
+            list(hosts.map(tell, range(8)))
+    finally:
+        sys.setswitchinterval(0.005)
+    told = sorted(line.partition(": ")[2] for line in log(tmp_path) if "host" in line)
+    assert told == sorted(f"host{host} line {line}" for host in range(8) for line in range(200))

@@ -6,6 +6,7 @@ the build.
 
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,12 +33,14 @@ def write(run_dir: Path, level: str, source: str, text: str) -> None:
 def recording(run_dir: Path, stage: str) -> Iterator[None]:
     """Log the output of a stage and how it ends. Lines wait until the stage has made the directory."""
     waiting: list[tuple[str, str]] = []
+    alone = threading.RLock()  # hosts that are made at once are told by threads
 
     def log(level: str, text: str) -> None:
-        waiting.append((level, text))
-        while waiting and run_dir.is_dir():
-            known, words = waiting.pop(0)
-            write(run_dir, known, stage, words)
+        with alone:
+            waiting.append((level, text))
+            while waiting and run_dir.is_dir():
+                known, words = waiting.pop(0)
+                write(run_dir, known, stage, words)
 
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast("TextIO", _Copied(stream, log)) for stream in before)
@@ -62,11 +65,13 @@ class _Copied:
     def __init__(self, stream: TextIO, log: Callable[[str, str], None]) -> None:
         self.beneath, self._log = stream, log
         self._rest = ""
+        self._alone = threading.RLock()
 
     def write(self, text: str) -> int:
-        *whole, self._rest = (self._rest + text).split("\n")
-        if whole:
-            self._log("INFO", "\n".join(whole))
+        with self._alone:
+            *whole, self._rest = (self._rest + text).split("\n")
+            if whole:
+                self._log("INFO", "\n".join(whole))
         return self.beneath.write(text)
 
     def __getattr__(self, name: str) -> Any:

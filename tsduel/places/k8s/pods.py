@@ -27,7 +27,8 @@ _renewing = threading.Lock()
 
 def say(text: str) -> None:
     """Print a line on stderr."""
-    print(f"k8s: {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"k8s: {text}\n")  # whole: pods are told of by a thread each
+    sys.stderr.flush()
 
 
 def cluster_of(place: K8sPlace) -> Cluster:
