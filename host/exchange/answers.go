@@ -100,6 +100,9 @@ func (all *points) UnmarshalJSON(text []byte) error {
 	for {
 		end := bytes.Index(text, []byte(`"]`)) // a value is a number: it has no quotes in it
 		if end < 0 {
+			if rest := bytes.Trim(text, "[],"+space); len(rest) > 0 && string(rest) != "null" {
+				return fmt.Errorf("%s is no point of an answer", firstLine(rest))
+			}
 			return nil
 		}
 		at, value, _ := bytes.Cut(bytes.TrimLeft(text[:end], "[,"+space), []byte{','})
