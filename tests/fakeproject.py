@@ -117,6 +117,10 @@ class Project:
                 found.append(json.loads(line))
         return found
 
+    def loads(self) -> bool:
+        """Whether a load has begun."""
+        return any(event["event"] == "phase-start" and event["phase"] == "load" for event in self.events())
+
     def alive(self, patience_s: float = 0.0) -> list[str]:
         """Return the command lines of everything that a block of ours started and that still runs."""
         deadline = time.monotonic() + patience_s

@@ -61,7 +61,7 @@ def test_killed_in_the_middle_of_a_load(project, failure):
     """The load is ended by the server's end and not by its stall, and the sentence says that the server died."""
 
     def kill(process):
-        wait_for(lambda: list(project.run_dir.glob("raw/host1/*.partial/*/load.csv")) or process.poll() is not None)
+        wait_for(lambda: project.loads() or process.poll() is not None)
         for pid, words in marked(project.cache / "scratch").items():
             if "-storageDataPath=" in words:
                 os.kill(pid, signal.SIGKILL)

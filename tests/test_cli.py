@@ -150,7 +150,7 @@ def test_a_typo_is_a_sentence_with_the_right_word(tsduel, tmp_path, typed):
 
 def test_a_directory_that_is_missing_is_said_to_be(tsduel, tmp_path):
     """The sentence does not speak of git."""
-    done = tsduel("plan", "x", "EXPERIMENT=quick", "CANDIDATE=path:../nowhere", cwd=tmp_path)
+    done = tsduel("plan", "x", "EXPERIMENT=quick", "CANDIDATE=path:nowhere", cwd=tmp_path)
     assert done.stderr.endswith("/nowhere: no such directory\n")
 
 

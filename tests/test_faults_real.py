@@ -64,9 +64,7 @@ def test_a_disk_that_fills_up_under_victoriametrics(project, real, small_disk):
     small = {"data_bytes": 1 << 20, "query_bytes": 1 << 20, "database_bytes": 120 << 20, "results_bytes": 1 << 20}
     plan.write_text(json.dumps(json.loads(plan.read_text()) | {"estimate": small}))
     process = project.start()
-    wait_for(
-        lambda: process.poll() is not None or '"phase":"load"' in json.dumps(project.events(), separators=(",", ":"))
-    )
+    wait_for(lambda: process.poll() is not None or project.loads())
     ballast = scratch / "ballast"
     with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as stream:
         while stream.write(bytes(1 << 20)):
