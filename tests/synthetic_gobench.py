@@ -11,6 +11,7 @@ from typing import Any
 
 from synthetic import BLOCK_S, CLOCK, HOST, NOISE
 
+from tsduel.core.plan import VERSION
 from tsduel.core.tables import BLOCKS_TSV, COINS
 
 # Unit as Go prints it -> the baseline's value.
@@ -80,8 +81,8 @@ def _plan(run: str, spec: Spec) -> dict[str, Any]:
         for i, name in enumerate(spec.variants)
     ]  # fmt: skip
     return {
-        "plan_version": 5, "run": run, "name": "small", "question": "Which one?", "kind": "gobench", "smoke": False,
-        "screen": spec.blocks < 6, "aa": False, "created": "2026-11-20T14:00:00Z",
+        "plan_version": VERSION, "run": run, "name": "small", "question": "Which one?", "kind": "gobench",
+        "smoke": False, "screen": spec.blocks < 6, "aa": False, "created": "2026-11-20T14:00:00Z",
         "own": {"version": "0.1.0", "commit": "c0ffee"}, "variants": variants, "gobench": go, "noise": NOISE,
         "design": {"blocks": spec.blocks, "spare_blocks": 0}, "host": {"machine": "local"},
         "watchdog": {"idle_s": 60, "silent_s": 900},

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from tsduel.core import tables
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Plan
+from tsduel.core.plan import VERSION, Plan
 from tsduel.core.rundir import open_run
 from tsduel.core.sections import Design
 from tsduel.plan import order, resolve
@@ -440,10 +440,10 @@ class TestTyped:
         ("change", "sentence"),
         [
             ({"plan_version": None}, "was made by another tsduel"),
-            ({"plan_version": 1}, "was made by an older tsduel (its plan has version 1, this one reads 5)"),
+            ({"plan_version": 1}, f"was made by an older tsduel (its plan has version 1, this one reads {VERSION})"),
             ({"schema": 1, "plan_version": ...}, "was made by an older tsduel (its plan has version 1, "),
             ({"imported": None}, "experiment.json: imported: Extra inputs are not permitted; a plan is never edited"),
-            ({"plan_version": 6}, "was made by another tsduel (its plan has version 6"),
+            ({"plan_version": VERSION + 1}, f"was made by another tsduel (its plan has version {VERSION + 1}"),
             ({"hosts": 3}, "experiment.json: hosts: Input should be a valid array; a plan is never edited"),
             ({"surprise": 3}, "experiment.json: surprise: Extra inputs are not permitted"),
         ],

@@ -79,7 +79,7 @@ def test_whatever_ends_the_terminal_ends_the_run(project, terminal, how):
     project.plan(**SHORT)
     shown = terminal(RUN, project.run_dir, FAKE_LOAD_S="3600")
     shown.until("the whole run")
-    wait_for(lambda: project.loads())
+    wait_for(project.loads)
     if how == "ctrl-c":
         os.write(shown.master, b"\x03")
     elif how == "hang-up":
@@ -117,7 +117,7 @@ def test_a_second_view_shows_the_same_and_ends_with_the_run(project, terminal):
     """`make follow` from the middle on a terminal, and plain after the end; both say how the run ended."""
     project.plan(**SHORT)
     driver = project.start(FAKE_LOAD_S="4")
-    wait_for(lambda: project.loads())
+    wait_for(project.loads)
     shown = terminal(FOLLOW, project.run_dir, columns=120)
     assert shown.wait() == 0
     assert "all 1 blocks are run" in shown.seen.lines[-2]
@@ -135,7 +135,7 @@ def test_a_second_view_can_leave_and_knows_a_run_that_was_killed(project, termin
     """Ctrl-C ends the view alone; after the driver was killed, the view says that the run does not run."""
     project.plan(**SHORT)
     driver = project.start(FAKE_LOAD_S="60")
-    wait_for(lambda: project.loads())
+    wait_for(project.loads)
     shown = terminal(FOLLOW, project.run_dir)
     shown.until("the whole run")
     os.write(shown.master, b"\x03")

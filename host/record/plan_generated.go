@@ -6,7 +6,7 @@ package record
 import "time"
 
 // PlanVersion is the only plan/experiment.json that this program reads.
-const PlanVersion = 5
+const PlanVersion = 6
 
 type Plan struct {
 	PlanVersion int               `json:"plan_version"`

@@ -30,7 +30,7 @@ from tsduel.core.sections import (
 from tsduel.core.target import Target
 from tsduel.core.tsbs import Mixed, Queries, Workload
 
-VERSION = 5
+VERSION = 6
 
 
 class Own(Part):
@@ -139,7 +139,7 @@ class Plan(Part):
     one host does everything.
     """
 
-    plan_version: Literal[5] = 5
+    plan_version: Literal[6] = 6
     run: str
     name: str
     question: str
