@@ -4,9 +4,10 @@ One gauge a metric, in base units; its name ends with the unit, as the format re
 end of its phase, or of the block's last phase for a metric of several phases.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 
+import pandas as pd
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics.exposition import generate_latest
@@ -19,6 +20,7 @@ _PLURAL = {"s": "seconds", "ms": "seconds", "us": "seconds", "B": "bytes"}
 # benchstat's seconds are `sec`; a benchmark's own `s` or `ms` may mean anything.
 _GO_PLURAL = {"sec": "seconds", "B": "bytes"}
 _SINGULAR = {"s": "second", "B": "byte"}
+_EndOf = Callable[[int, str, str, str], float | None]
 _FACTORS = {"ms": 1e-3, "us": 1e-6, "ms/s": 1e-3}
 
 
@@ -33,10 +35,13 @@ def _families(source: Source) -> Iterator[Family]:
     yield _info(source)
     of_go = bool(source.plan.gobench)
     named = _go_names(source) if of_go else {metric.name: name_of(metric) for metric in source.metrics.values()}
+    values, end_of = dict(list(source.counting(source.table("measurements")).groupby("metric"))), _end_of(source)
     for metric in source.metrics.values():
         name, unit = named[metric.name]
         family = GaugeMetricFamily(name, f"{metric.title}.", unit=unit)
-        _add_samples(source, metric, family, 1.0 if of_go else _FACTORS.get(metric.unit, 1.0))
+        if metric.name in values:
+            factor = 1.0 if of_go else _FACTORS.get(metric.unit, 1.0)
+            _add_samples(source, family, values[metric.name], factor, end_of)
         if family.samples:
             yield family
 
@@ -71,20 +76,26 @@ def _info(source: Source) -> Family:
     return family
 
 
-def _add_samples(source: Source, metric: Metric, family: Family, factor: float) -> None:
-    of_type = "benchmark" if source.plan.gobench else "query_type"
+def _end_of(source: Source) -> _EndOf:
+    """Return a function of (block, variant, phase, query type): when that ended, else the variant's last phase."""
     phases = source.table("phases")
     phase_ends = phases.groupby(["block", "variant", "phase", "query_type"])["end"].max().to_dict()
     block_ends = phases.groupby(["block", "variant"])["end"].max().to_dict()
-    values = source.table("measurements")
-    table = source.counting(values[values["metric"] == metric.name])
-    table = table[["cell", "block", "variant", "phase", "query_type", "value"]]
-    for cell, block, variant, phase, query_type, value in table.itertuples(index=False):
+
+    def end_of(block: int, variant: str, phase: str, query_type: str) -> float | None:
         # A phase of the duel has no variant; the columns of a pivot share a variant.
         ran = source.plan.variants[0].name if source.pivoted else variant
         ends = (phase_ends.get((block, owner, phase, query_type)) for owner in (ran, ""))
-        end = next(filter(None, ends), block_ends.get((block, ran)))
-        if end is not None:
+        return next(filter(None, ends), block_ends.get((block, ran)))
+
+    return end_of
+
+
+def _add_samples(source: Source, family: Family, values: pd.DataFrame, factor: float, end_of: _EndOf) -> None:
+    of_type = "benchmark" if source.plan.gobench else "query_type"
+    table = values[["cell", "block", "variant", "phase", "query_type", "value"]]
+    for cell, block, variant, phase, query_type, value in table.itertuples(index=False):
+        if (end := end_of(block, variant, phase, query_type)) is not None:
             own = {"cell": cell, "variant": variant, of_type: query_type, "block": f"{block:.0f}"}
             labels, scaled = _known(_common(source) | own), float(f"{value * factor:.10g}")
             family.add_sample(family.name, labels, scaled, timestamp=float(f"{end:.3f}"))
