@@ -71,6 +71,9 @@ class Checkout:
             if not name.startswith(LEFT_OUT) and (PROJECT / name).is_file():
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(PROJECT / name, path / name)
+        for compiled in [*PROJECT.glob("tsduel/**/__pycache__"), *PROJECT.glob("plots/**/__pycache__")]:
+            half_written = shutil.ignore_patterns("*.pyc.*")
+            shutil.copytree(compiled, path / compiled.relative_to(PROJECT), ignore=half_written)
         self._make_venv(ansible=ansible)
         self.environment = os.environ | {"TSDUEL_CACHE": str(self.cache)}
         if not cache:
