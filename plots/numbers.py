@@ -59,9 +59,9 @@ def change(percent: float | None, decimals: int = DECIMALS) -> str:
     return f"{rounded:+.{decimals}f}" if rounded else f"{0:.{decimals}f}"
 
 
-def size(percent: float | None, decimals: int = DECIMALS) -> str:
+def size(percent: float) -> str:
     """Print a change in percent without its sign: 8.1."""
-    return change(None if percent is None else abs(percent), decimals).lstrip("+")
+    return change(abs(percent)).lstrip("+")
 
 
 def signed(value: float) -> str:

@@ -227,7 +227,7 @@ def changes(source: Source, candidate: str) -> str:
     comparisons = _sides(source, candidate)
     what = "ratio" if comparisons[0].apart else "change, %"
     title = f"{comparisons[0].labels[1]}, {what}" if source.run.variants[2:] else what
-    return markup.table(*tables.matrix([(side.cell, side) for side in comparisons], f"Cell, {title}", "blocks"))
+    return markup.table(*tables.matrix([(side.cell, side) for side in comparisons], f"Cell, {title}"))
 
 
 @heading("By cell", 20, "sweep")
