@@ -68,7 +68,7 @@ def test_one_form_of_a_picture_is_seen_at_every_width(report, browser):
 def test_the_matrix_of_eight_variants_ends_within_a_screen_and_a_half(browser, tmp_path):
     """On a laptop and on a phone; the page can be sent."""
     names = ("baseline", *(f"candidate-{at}" for at in range(1, 8)))
-    page = made(tmp_path, blocks=6, query_types=synthetic.QUERY_TYPES, variants=names, exchanges=60) / "report.html"
+    page = made(tmp_path, variants=names, exchanges=60) / "report.html"
     for width, height in SCREENS.values():
         browser.open(page, width, height)
         assert browser.run("boxes(document.querySelector('header table')).bottom") < 1.5 * height

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 import synthetic
+from reports import analysed
 
 from tsduel import __main__ as cli
 from tsduel.core import codes
-from tsduel.stats import compare, outcome
+from tsduel.stats import outcome
 from tsduel.tidy import tables as tidy
 
 SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1",), load_s=6, exchanges=60)
@@ -53,9 +54,7 @@ def test_codes(found, fail_on, smoke, code):
 )
 def test_the_command_ends_with_it(tmp_path, monkeypatch, capsys, *, changes, fail_on, code, sentence):
     """`python -m tsduel report` is the last stage; it writes the report unless FAIL_ON is unknown."""
-    run = synthetic.write_run(tmp_path / "results/run", replace(SPEC, **changes))
-    tidy.main(run)
-    compare.main(run)
+    run = analysed(synthetic.write_run(tmp_path / "results/run", replace(SPEC, **changes)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FAIL_ON", fail_on)
     monkeypatch.setattr("sys.argv", ["tsduel", "report", "run"])
