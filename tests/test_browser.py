@@ -10,7 +10,7 @@ import profiled
 import pytest
 import synthetic
 from browser import CHROMIUM, Browser
-from reports import drawn, made
+from reports import compared, drawn, made
 
 from plots.sections import profiles
 from tsduel.plan import changes
@@ -28,7 +28,7 @@ def report(tmp_path_factory):
     """Make the report of a run of the default size on a machine that is calibrated."""
     path = tmp_path_factory.mktemp("browser")
     plain = {"blocks": 8, "query_types": synthetic.QUERY_TYPES, "solo_s": 0.0, "exchanges": 300}
-    made(path, **plain, aa=True, factors={}).rename(path / "aa-run")
+    compared(path, **plain, aa=True, factors={}).rename(path / "aa-run")
     assert "calibration" in aa.keep(path / "aa-run")
     return drawn(path, **plain) / "report.html"
 
