@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from plots import markup, numbers, page, sentences
+from plots import markup, page, sentences
 from plots.pictures import Pictures
 from plots.sections import (
     bench,
@@ -84,22 +84,19 @@ def print_summary(run_dir: Path) -> None:
     """Print the table of verdicts, the answer, the checks and the path of the report."""
     source = open_source(run_dir)
     print(f"\n{source.title}\n")
-    if source.many and not source.plan.sweeps:
-        print_table(*summary.matrix(source)[:2], left=1)
-        print(f"{plain(summary.sides_of_all(source))}\n")
     if source.plan.sweeps:
         for line in [*sweep.answers(source), *(sweep.changes(source, name) for name in source.run.variants[1:])]:
             print(f"{plain(line)}\n")
-    for comparison in () if source.plan.sweeps or source.many else source.comparisons:
-        rows = [
-            [comparison.named(row), unit, *sides, *comparison.evidence(row)]
-            for row in sentences.short_rows(comparison, source.query_types)
-            for unit, sides in [numbers.sides(row)]
-        ]
-        print_table(("metric", "unit", *comparison.labels, *comparison.heads), rows)
-        for line in sentences.answer(comparison):
-            print(plain(line))
-        print(f"Blocks: {len(comparison.valid)} valid of {source.plan.design.blocks}.\n")
+    elif source.many:
+        print_table(*summary.matrix(source)[:2], left=1)
+        print(f"{plain(summary.sides_of_all(source))}\n")
+    else:
+        for comparison in source.comparisons:
+            known = sentences.short_rows(comparison, source.query_types)
+            print_table(("metric", "unit", *comparison.labels, *comparison.heads), comparison.cells(known))
+            for line in sentences.answer(comparison):
+                print(plain(line))
+            print(f"Blocks: {len(comparison.valid)} valid of {source.plan.design.blocks}.\n")
     lines = [*soak.sentences(source), *summary.standing(source), summary.compared_answers(source)]
     lines.append(summary.calibration(source))
     for line in filter(None, [*lines, *checks.warnings(source)[:5], f"{checks.sentence(source)}."]):
