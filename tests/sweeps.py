@@ -23,7 +23,7 @@ def write(path, cells, spec=SPEC, key="workload.scale"):
         {"name": name, "set": {key: value}, "workload": plan["workload"] | {field: value}}
         for (name, _, _), value, plan in zip(parts, cells, join(run, parts), strict=True)
     ]
-    synthetic.edit_plan(run, run=NAME, cells=settings)
+    synthetic.edit(run / "plan/experiment.json", run=NAME, cells=settings)
     return run
 
 

@@ -31,8 +31,8 @@ def write(path, kinds, spec=SPEC):
     for host, model in zip(place.hosts, models, strict=True):
         synthetic.edit(run / f"raw/{host}.json", host=host, cpu_model=model)
     cells = [{"name": f"machine={kind}", "set": {"gcp.machine": kind}} for kind in kinds]
-    synthetic.edit_plan(
-        run, run=NAME, place=json.loads(place.model_dump_json()), hosts=list(place.hosts), screen=False,
+    synthetic.edit(
+        run / "plan/experiment.json", run=NAME, place=json.loads(place.model_dump_json()), hosts=list(place.hosts), screen=False,
         design=plan["design"] | {"blocks": spec.blocks * len(of) // len(kinds)},
         cells=cells if several else plan["cells"],
     )  # fmt: skip
