@@ -32,8 +32,8 @@ def write(path, kinds, spec=SPEC):
         synthetic.edit(run / f"raw/{host}.json", host=host, cpu_model=model)
     cells = [{"name": f"machine={kind}", "set": {"gcp.machine": kind}} for kind in kinds]
     synthetic.edit(
-        run / "plan/experiment.json", run=NAME, place=json.loads(place.model_dump_json()), hosts=list(place.hosts), screen=False,
-        design=plan["design"] | {"blocks": spec.blocks * len(of) // len(kinds)},
+        run / "plan/experiment.json", run=NAME, place=json.loads(place.model_dump_json()), hosts=list(place.hosts),
+        screen=False, design=plan["design"] | {"blocks": spec.blocks * len(of) // len(kinds)},
         cells=cells if several else plan["cells"],
     )  # fmt: skip
     return run
