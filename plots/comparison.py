@@ -110,7 +110,7 @@ class Comparison:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The heads of the columns of `evidence`."""
+        """The heads of the columns of the evidence."""
         return ("ratio" if self.apart else "diff %", "95 % CI", "p", "verdict")
 
     def mark(self, row: Row) -> str:
@@ -127,9 +127,13 @@ class Comparison:
         mark = self.mark(row)
         return mark if row["verdict"] in {"failed", "not comparable"} else mark[:1]
 
-    def evidence(self, row: Row) -> list[str]:
-        """Return the cells of change, interval, adjusted p and verdict."""
-        return [numbers.changed(row), numbers.interval(row), numbers.probability(row["p_adj"]), self.mark(row)]
+    def cells(self, rows: Sequence[Row], names: Sequence[str] = ()) -> list[list[str]]:
+        """Return the cells of rows: name, unit, both values, change, interval, adjusted p and verdict."""
+        found = []
+        for row, name in zip(rows, names or map(self.named, rows), strict=True):
+            (unit, sides), p = numbers.sides(row), numbers.probability(row["p_adj"])
+            found.append([name, unit, *sides, numbers.changed(row), numbers.interval(row), p, self.mark(row)])
+        return found
 
     def cell_of(self, metric: str, query_type: str = "", factor: float = 1.0) -> str:
         """Return both values, the change in percent and the mark as one cell: `0.239 → 0.244 (+2.0 %) ✗`.
@@ -153,10 +157,9 @@ class Comparison:
     ) -> str:
         """Return the table of rows with their evidence, and the database's own names of metrics."""
         known = [self.metrics[row["metric"]].known_as if aliases else "" for row in rows]
-        cells = []
-        for at, (row, known_as) in enumerate(zip(rows, known, strict=True)):
-            unit, sides = numbers.sides(row)
-            alias = [markup.code(known_as) if known_as else ""] if any(known) else []
-            cells.append([names[at] if names else self.named(row), *alias, unit, *sides, *self.evidence(row)])
-        header = [head, *(["Known as"] if any(known) else []), "Unit", *self.labels, *self.heads]
+        header, cells = [head, "Unit", *self.labels, *self.heads], self.cells(rows, names)
+        if any(known):
+            header.insert(1, "Known as")
+            for own, known_as in zip(cells, known, strict=True):
+                own.insert(1, markup.code(known_as) if known_as else "")
         return markup.table(header, cells, range(len(header) - 6, len(header) - 1))

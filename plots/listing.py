@@ -24,20 +24,22 @@ from tsduel.rounds import runstate
 NO_RUNS = {"latest", "aa", "bisect", "imported", "plot-load", "trend"}
 BROKEN = (UserError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
 HEAD = ("run", "kind", "compares", "place", "state", "blocks", "size", "verdict")
-WIDTH, STATE = 120, HEAD.index("state")
+NUMBERS = {"blocks", "size"}
+WIDTH, GAP = 120, 2
 # Columns that get narrower, in this order, and their least widths; names are last, since people copy them.
-YIELDING = ((2, 14), (3, 8), (7, 12), (4, 20), (2, 6), (0, 24), (7, 0))
-GAP = 2
+YIELDING = (
+    ("compares", 14), ("place", 8), ("verdict", 12), ("state", 20), ("compares", 6), ("run", 24), ("verdict", 0),
+)  # fmt: skip
+UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
 class Line:
     """One run; `created` is ISO 8601 in UTC, `size` in bytes, `cells` are the columns of HEAD as text."""
 
-    name: str
     created: str
     size: int
-    cells: tuple[str, ...]
+    cells: dict[str, str]
 
 
 def text(environment: Mapping[str, str], results: Path) -> str:
@@ -47,7 +49,7 @@ def text(environment: Mapping[str, str], results: Path) -> str:
     if not runs:
         return "\n".join(filter(None, ("no runs yet: make tsbs makes one", lost)))
     latest = link.readlink().name if link.is_symlink() else ""
-    shown = table([("*" if run.name == latest else " ", run.cells) for run in runs])
+    shown = table([run.cells for run in runs], latest)
     count = "1 run takes" if len(runs) == 1 else f"{len(runs)} runs take"
     free = quantity(shutil.disk_usage(results).free)
     total = f"{count} {quantity(sum(run.size for run in runs))}, and {free} are free there"
@@ -57,9 +59,9 @@ def text(environment: Mapping[str, str], results: Path) -> str:
 
 def as_json(environment: Mapping[str, str], results: Path) -> str:
     """Return the same runs as JSON: a list of objects with the columns of HEAD, `created` and `size` in bytes."""
-    runs = lines(environment, results)
-    cells = [dict(zip(HEAD, run.cells, strict=True)) for run in runs]
-    return json.dumps([row | {"created": run.created, "size": run.size} for row, run in zip(cells, runs, strict=True)])
+    return json.dumps([
+        run.cells | {"created": run.created, "size": run.size} for run in lines(environment, results)
+    ])  # fmt: skip
 
 
 def lines(environment: Mapping[str, str], results: Path) -> list[Line]:
@@ -68,7 +70,7 @@ def lines(environment: Mapping[str, str], results: Path) -> list[Line]:
     running = run.run_dir if run else ""
     entries = [e for e in results.iterdir() if e.is_dir() or e.is_symlink()] if results.is_dir() else []
     found = [line(e, running) for e in entries if e.name not in NO_RUNS and not e.name.startswith(".")]
-    return sorted(found, key=lambda run: (run.created, run.name), reverse=True)
+    return sorted(found, key=lambda run: (run.created, run.cells["run"]), reverse=True)
 
 
 def line(path: Path, running: str) -> Line:
@@ -78,23 +80,22 @@ def line(path: Path, running: str) -> Line:
         changed = datetime.fromtimestamp(path.lstat().st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except OSError:
         size, changed = 0, ""
-    created, facts = changed, [""] * 6
+    created, cells = changed, dict.fromkeys(HEAD, "") | {"run": path.name, "size": quantity(size)}
     try:
         # Opening a pipe would wait for its writer.
         if not (path / "plan" / "experiment.json").is_file():
             raise UserError("no plan in it" if path.exists() else "a link that leads nowhere")
         run = open_run(path)
         plan, document = run.plan, run.json("stats/comparison.json")
-        facts = [
-            plan.kind, compared(plan), _place(plan), runstate.state(run, running), _blocks(run),
-            verdict(plan, document) if document else "",
-        ]  # fmt: skip
+        cells |= {
+            "kind": plan.kind, "compares": compared(plan), "place": _place(plan), "blocks": _blocks(run),
+            "state": runstate.state(run, running), "verdict": verdict(plan, document) if document else "",
+        }  # fmt: skip
         created = plan.created or changed
     except BROKEN as error:
         why = str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__} in its files"
-        facts[3] = f"unreadable: {why.removeprefix(str(path)).lstrip('/ ')}"
-    cells = (path.name, *facts[:5], quantity(size), facts[5])
-    return Line(path.name, created, size, tuple(map(printable, cells)))
+        cells["state"] = f"{UNREADABLE}: {why.removeprefix(str(path)).lstrip('/ ')}"
+    return Line(created, size, {name: printable(cell) for name, cell in cells.items()})
 
 
 def compared(plan: Plan) -> str:
@@ -148,28 +149,25 @@ def verdict(plan: Plan, document: Mapping[str, Any]) -> str:
     return undecided if set(verdicts) - {"equivalent", "negligible"} else decided
 
 
-def table(rows: Sequence[tuple[str, tuple[str, ...]]]) -> Iterable[str]:
-    """Yield a heading and a line for each row (its mark and its cells), at most WIDTH wide."""
-    every = [HEAD, *(cells for _, cells in rows)]
+def table(rows: Sequence[dict[str, str]], latest: str) -> Iterable[str]:
+    """Yield a heading and a line for each run, at most WIDTH wide; a star marks the run of that name."""
+    head = dict(zip(HEAD, HEAD, strict=True))
     # The reason why a run is unreadable takes the empty columns to its right.
-    widths = [
-        max(len(c[i]) for c in every if i != STATE or not c[i].startswith("unreadable")) for i in range(len(HEAD))
-    ]
+    known = [head, *(row | {"state": ""} if row["state"].startswith(UNREADABLE) else row for row in rows)]
+    widths = {name: max(len(row[name]) for row in known) for name in HEAD}
     for column, least in YIELDING:
-        over = sum(widths) + GAP * len(widths) - WIDTH
+        over = sum(widths.values()) + GAP * len(widths) - WIDTH
         widths[column] = max(min(widths[column], least), widths[column] - max(over, 0))
-    for mark, cells in ((" ", HEAD), *rows):
-        if cells[STATE].startswith("unreadable"):
-            size = f" ({cells[6]})"
-            yield cut(f"{_row(mark, cells[:1], widths)}  {cells[STATE]}", WIDTH - len(size)) + size
+    for row in (head, *rows):
+        shown = [
+            f"{cut(row[name], width):{'>' if name in NUMBERS else '<'}{width}}" for name, width in widths.items()
+        ]  # fmt: skip
+        mark = "* " if row["run"] == latest and row is not head else "  "
+        if row["state"].startswith(UNREADABLE):
+            size = f" ({row['size']})"
+            yield cut(f"{mark}{shown[0]}  {row['state']}", WIDTH - len(size)) + size
         else:
-            yield _row(mark, cells, widths)[:WIDTH].rstrip()
-
-
-def _row(mark: str, cells: Sequence[str], widths: Sequence[int]) -> str:
-    # The numbers in columns 5 and 6 are aligned to the right.
-    shown = [(cut(cell, w), w, n in {5, 6}) for n, (cell, w) in enumerate(zip(cells, widths, strict=False))]
-    return f"{mark} " + (" " * GAP).join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in shown)
+            yield f"{mark}{(' ' * GAP).join(shown)}"[:WIDTH].rstrip()
 
 
 def cut(text: str, width: int) -> str:

@@ -35,13 +35,11 @@ def number(value: float | None, digits: int = DIGITS, *, whole: bool = True) -> 
     rounded = float(f"{value:.{digits}g}")
     if whole and value == int(value) and abs(value) < 10**digits:
         return f"{value:,.0f}"
-    before = len(f"{int(abs(rounded))}") if abs(rounded) >= 1 else 0
-    if before >= digits:
+    decimals = digits - 1 - math.floor(math.log10(abs(rounded)))
+    if decimals <= 0:
         return f"{rounded:,.0f}"
-    if before:
-        return f"{rounded:.{digits - before}f}"
-    zeros = -math.floor(math.log10(abs(rounded))) - 1
-    return f"{rounded:.{digits + zeros}f}" if zeros <= DIGITS else f"{rounded:.{digits}g}"
+    # More than four zeros behind the point are not read.
+    return f"{rounded:.{decimals}f}" if decimals <= digits + DIGITS else f"{rounded:.{digits}g}"
 
 
 def count(value: float | None) -> str:
@@ -59,9 +57,9 @@ def change(percent: float | None, decimals: int = DECIMALS) -> str:
     return f"{rounded:+.{decimals}f}" if rounded else f"{0:.{decimals}f}"
 
 
-def size(percent: float | None, decimals: int = DECIMALS) -> str:
+def size(percent: float) -> str:
     """Print a change in percent without its sign: 8.1."""
-    return change(None if percent is None else abs(percent), decimals).lstrip("+")
+    return change(abs(percent)).lstrip("+")
 
 
 def signed(value: float) -> str:

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich import box
@@ -10,12 +10,58 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from plots import markup, numbers, page, sentences
+from plots import markup, page, sentences
 from plots.pictures import Pictures
-from plots.sections import blocks, checks, sections, soak, summary, sweep
-from plots.source import open_source, write
+from plots.sections import (
+    bench,
+    blocks,
+    checks,
+    counters,
+    duel,
+    hosts,
+    method,
+    noise,
+    profiles,
+    rates,
+    sides,
+    soak,
+    solo,
+    summary,
+    sweep,
+    upgrade,
+)
+from plots.source import Shape, Source, open_source, write
 from tsduel.core.wording import number_of
 
+ALL: tuple[Shape, ...] = ("tsbs", "sweep", "upgrade", "gobench")
+# The sections in their order: title, the kinds of reports that have it, and what makes it (empty without data for it).
+CONTENTS: Sequence[tuple[str, Sequence[Shape], Callable[[Source, Pictures], str]]] = (
+    ("What differs", ALL, sides.section),
+    ("What moved with it", ["tsbs"], counters.section),
+    ("By cell", ["sweep"], sweep.section),
+    ("Host by host", ["sweep"], hosts.section),
+    ("Hour after hour", ["tsbs", "sweep"], soak.section),
+    ("Writes and queries at once, at a fixed rate", ["tsbs", "sweep"], rates.mixed),
+    ("Response time against rate", ["tsbs", "sweep"], rates.capacity),
+    ("Each cell", ["sweep"], sweep.cells),
+    ("Queries, asked in turn", ["tsbs"], duel.section),
+    ("Before and after the upgrade", ["upgrade"], upgrade.section),
+    ("Benchmarks", ["gobench"], bench.benchmarks),
+    ("benchstat's view", ["gobench"], bench.benchstat),
+    ("Load", ["tsbs"], solo.load),
+    ("By component", ["tsbs"], solo.components),
+    ("The server's process and its database", ["tsbs"], solo.server),
+    ("Queries of several workers", ["tsbs"], solo.queries),
+    ("Profiles of the difference", ["tsbs", "gobench"], profiles.section),
+    ("What changed in the sources", ["tsbs", "gobench"], profiles.changed),
+    ("Host by host", ["tsbs", "upgrade", "gobench"], hosts.section),
+    ("Block by block", ["tsbs", "upgrade", "gobench"], blocks.section),
+    ("Noise", ALL, noise.section),
+    ("Checks", ALL, checks.section),
+    ("How it was measured", ALL, method.method),
+    ("How to reproduce", ALL, method.reproduce),
+    ("Limitations", ALL, method.limits),
+)
 MOST_ROWS = 40
 """Rows of a table in the terminal; the report has all."""
 _WIDE = 400
@@ -25,7 +71,7 @@ def main(run_dir: Path) -> None:
     """Write report.md, report.html and the pictures."""
     source, pictures = open_source(run_dir), Pictures(run_dir)
     screen = sweep.screen(source, pictures) if source.plan.sweeps else summary.section(source, pictures)
-    texts = [(section.title, section.make(source, pictures)) for section in sections(source)]
+    texts = [(title, make(source, pictures)) for title, shapes, make in CONTENTS if source.shape in shapes]
     body = [f"## {title}\n\n{text}" for title, text in texts if text]
     if pictures.missing:
         names = ", ".join(pictures.missing)
@@ -38,22 +84,19 @@ def print_summary(run_dir: Path) -> None:
     """Print the table of verdicts, the answer, the checks and the path of the report."""
     source = open_source(run_dir)
     print(f"\n{source.title}\n")
-    if source.many and not source.plan.sweeps:
-        print_table(*summary.matrix(source)[:2], left=1)
-        print(f"{plain(summary.sides_of_all(source))}\n")
     if source.plan.sweeps:
         for line in [*sweep.answers(source), *(sweep.changes(source, name) for name in source.run.variants[1:])]:
             print(f"{plain(line)}\n")
-    for comparison in () if source.plan.sweeps or source.many else source.comparisons:
-        rows = [
-            [comparison.named(row), unit, *sides, *comparison.evidence(row)]
-            for row in sentences.short_rows(comparison, source.query_types)
-            for unit, sides in [numbers.sides(row)]
-        ]
-        print_table(("metric", "unit", *comparison.labels, *comparison.heads), rows)
-        for line in sentences.answer(comparison):
-            print(plain(line))
-        print(f"Blocks: {len(comparison.valid)} valid of {source.plan.design.blocks}.\n")
+    elif source.many:
+        print_table(*summary.matrix(source)[:2], left=1)
+        print(f"{plain(summary.sides_of_all(source))}\n")
+    else:
+        for comparison in source.comparisons:
+            known = sentences.short_rows(comparison, source.query_types)
+            print_table(("metric", "unit", *comparison.labels, *comparison.heads), comparison.cells(known))
+            for line in sentences.answer(comparison):
+                print(plain(line))
+            print(f"Blocks: {len(comparison.valid)} valid of {source.plan.design.blocks}.\n")
     lines = [*soak.sentences(source), *summary.standing(source), summary.compared_answers(source)]
     lines.append(summary.calibration(source))
     for line in filter(None, [*lines, *checks.warnings(source)[:5], f"{checks.sentence(source)}."]):

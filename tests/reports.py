@@ -38,8 +38,19 @@ def compared(path, edit=None, **spec):
     run = synthetic.write_run(path / NAME, replace(SPEC, **spec))
     if edit:
         edit(run)
+    return analysed(run)
+
+
+def analysed(run):
+    """Tidy and compare a run that is written, and return it."""
     tidy.main(run)
     compare.main(run)
+    return run
+
+
+def reported(run):
+    """Take a run that is written to its report, and return it."""
+    report.main(analysed(run))
     return run
 
 

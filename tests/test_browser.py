@@ -10,7 +10,7 @@ import profiled
 import pytest
 import synthetic
 from browser import CHROMIUM, Browser
-from reports import drawn, made
+from reports import compared, drawn, made
 
 from plots.sections import profiles
 from tsduel.plan import changes
@@ -28,7 +28,7 @@ def report(tmp_path_factory):
     """Make the report of a run of the default size on a machine that is calibrated."""
     path = tmp_path_factory.mktemp("browser")
     plain = {"blocks": 8, "query_types": synthetic.QUERY_TYPES, "solo_s": 0.0, "exchanges": 300}
-    made(path, **plain, aa=True, factors={}).rename(path / "aa-run")
+    compared(path, **plain, aa=True, factors={}).rename(path / "aa-run")
     assert "calibration" in aa.keep(path / "aa-run")
     return drawn(path, **plain) / "report.html"
 
@@ -68,7 +68,7 @@ def test_one_form_of_a_picture_is_seen_at_every_width(report, browser):
 def test_the_matrix_of_eight_variants_ends_within_a_screen_and_a_half(browser, tmp_path):
     """On a laptop and on a phone; the page can be sent."""
     names = ("baseline", *(f"candidate-{at}" for at in range(1, 8)))
-    page = made(tmp_path, blocks=6, query_types=synthetic.QUERY_TYPES, variants=names, exchanges=60) / "report.html"
+    page = made(tmp_path, variants=names, exchanges=60) / "report.html"
     for width, height in SCREENS.values():
         browser.open(page, width, height)
         assert browser.run("boxes(document.querySelector('header table')).bottom") < 1.5 * height

@@ -10,20 +10,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import synthetic_fleet as fleets
+from reports import analysed, reported
 from scipy import stats
 
-from plots import report
 from plots.pictures import Pictures
 from plots.sections.hosts import section
 from plots.source import open_source
 from tsduel.core.metrics import METRICS
-from tsduel.stats import compare, machines
+from tsduel.stats import machines
 from tsduel.stats.estimate import signed_rank_p
 from tsduel.stats.findings import Sample
 from tsduel.stats.hosts import interval_of_difference, over_hosts
 from tsduel.stats.power import effect_seen
 from tsduel.stats.verdict import judge
-from tsduel.tidy import tables as tidy
 
 
 def drawn(rng, blocks, between, within=1.0, truth=0.0):
@@ -163,11 +162,7 @@ def fleet(tmp_path_factory):
     """Return a compared run of two types with three hosts each; one of the first has another CPU."""
     path = tmp_path_factory.mktemp("fleet")
     e2 = [*fleets.service(1.050, 1.052), *fleets.service(1.051, cpu=fleets.AMD)]
-    run = fleets.write(path, {E2: e2, N2: fleets.service(1.030, 1.031, 1.029)})
-    tidy.main(run)
-    compare.main(run)
-    report.main(run)
-    return run
+    return reported(fleets.write(path, {E2: e2, N2: fleets.service(1.030, 1.031, 1.029)}))
 
 
 class TestFleet:
@@ -230,9 +225,7 @@ class TestFleet:
 
 def test_hosts_with_one_block_each_are_as_many_as_they_are(tmp_path):
     """Differences between hosts cannot be told from those between blocks; the rows have three hosts."""
-    run = fleets.write(tmp_path, {E2: fleets.service(1.05, 1.06, 1.04)}, replace(fleets.SPEC, blocks=1))
-    tidy.main(run)
-    compare.main(run)
+    run = analysed(fleets.write(tmp_path, {E2: fleets.service(1.05, 1.06, 1.04)}, replace(fleets.SPEC, blocks=1)))
     rows = json.loads((run / "stats/comparison.json").read_text())["rows"]
     assert {row["hosts"] for row in rows if row["blocks"]} == {3}
     source = open_source(run)

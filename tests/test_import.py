@@ -244,14 +244,6 @@ WRONG = {
         BASELINE + BASELINE[BASELINE.index("make tsbs-run") :],
         r":\d+: a second summary of single-groupby-1-1-1: one log, one run of each type",
     ),
-    "decimal commas in the CSV": (
-        sub(r"^\d{10},.*", lambda m: m[0].replace(".", ",")),
-        rf":{HEADER + 1}: 1\d columns where a TSBS loader writes 7",
-    ),
-    "decimal commas in the summary": (
-        sub(r"(?<=in )(\d+)\.(\d+sec with)", r"\1,\2"),
-        rf":{line_of(BASELINE, 'loaded')}: not a summary line of a TSBS loader",
-    ),
     "decimal commas in /metrics": (
         sub(r"^(process_cpu_seconds_total \d+)\.", r"\1,"),
         r":\d+: process_cpu_seconds_total is '\d+,\d+', not a number",

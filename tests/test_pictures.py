@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from reports import DRAW, drawing, text
-from reports import drawn as made
+from reports import DRAW, drawn, made, text
 
 from plots import report
 from plots.charts import curves, style
@@ -27,7 +26,7 @@ LONG = "a type with a very long name of its own"
 ALL = {"change", "change-narrow", "distributions", "load-rate", "server", "blocks"}
 
 
-def drawn(run):
+def pictures(run):
     """Return the names of the pictures of a run; each of them is there in both formats."""
     names = {path.stem for path in run.glob("plots/*.svg")}
     assert names == {path.stem for path in run.glob("plots/*.png")}
@@ -43,28 +42,28 @@ def texts(figure):
 def test_all_pictures_of_several_candidates(tmp_path):
     """With two candidates and a block that one of them does not count, every picture is there."""
     failed = {2: ("third", "solo", "killed")}
-    run = made(tmp_path, variants=("baseline", "candidate", "third"), factors={"third": {"rate": 1.1}}, failed=failed)
-    assert drawn(run) == ALL
+    run = drawn(tmp_path, variants=("baseline", "candidate", "third"), factors={"third": {"rate": 1.1}}, failed=failed)
+    assert pictures(run) == ALL
     assert "v1.134.0" in text(run)
+    assert text(run).count("**Answer.**") == 2
 
 
 @pytest.mark.parametrize("blocks", [1, 24])
 def test_few_and_many_blocks(tmp_path, blocks):
     """One block has pictures without intervals and none of blocks; of many blocks the page can still be opened."""
-    run = made(tmp_path, blocks=blocks, load_s=30.0)
-    assert drawn(run) == (ALL if blocks > 1 else ALL - {"blocks"})
+    run = drawn(tmp_path, blocks=blocks, load_s=30.0)
+    assert pictures(run) == (ALL if blocks > 1 else ALL - {"blocks"})
     assert (run / "report.html").stat().st_size < 3_000_000
 
 
 def test_what_is_missing_is_not_drawn(tmp_path):
     """A run without time series has the other pictures, names the missing ones, and deletes those of other data."""
     run = made(tmp_path)
-    assert drawn(run) == ALL
+    assert pictures(run) == ALL
     path = run / "tidy/timeseries.csv"
     path.write_text(path.read_text().partition("\n")[0] + "\n")
-    with drawing():
-        report.main(run)
-    assert drawn(run) == ALL - {"load-rate", "server"}
+    report.main(run)
+    assert pictures(run) == ALL - {"load-rate", "server"}
     assert "Left out, since" in text(run)
     assert "load rate over time, the server over time" in text(run)
     path.unlink()
@@ -72,19 +71,21 @@ def test_what_is_missing_is_not_drawn(tmp_path):
         report.main(run)
 
 
+def axes_of(*changes):
+    """Draw changes, and return the axes."""
+    return forest([replace(CHANGE, **change) for change in changes], LABELS, "t").axes[0]
+
+
 def test_worse_is_to_the_right():
     """A lower rate and more bytes are drawn on the same side; the figures keep the metric's own sign."""
-    rate = replace(CHANGE, change=-8.0, low=-11.0, high=-5.0, higher_is_better=True)
-    figure = forest([CHANGE, replace(rate, name="Bytes")], LABELS, "t")
-    marks = [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_marker() == "D"]
-    assert marks == [8.0, 8.0]
-    assert {"+8.0 (+5.0 to +11.0)", "-8.0 (-11.0 to -5.0)", "worse →"} <= set(texts(figure))
+    axes = axes_of({}, {"name": "Bytes", "change": -8.0, "low": -11.0, "high": -5.0, "higher_is_better": True})
+    assert [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"] == [8.0, 8.0]
+    assert {"+8.0 (+5.0 to +11.0)", "-8.0 (-11.0 to -5.0)", "worse →"} <= set(texts(axes))
 
 
 def test_far_intervals_end_in_arrows():
     """An interval that would squeeze all others leaves the axis; its estimate never does."""
-    far = replace(CHANGE, name="far", change=20.0, low=-90.0, high=900.0)
-    axes = forest([CHANGE, far], LABELS, "t").axes[0]
+    axes = axes_of({}, {"name": "far", "change": 20.0, "low": -90.0, "high": 900.0})
     assert [line.get_marker() for line in axes.lines if line.get_marker() in {"<", ">"}] == ["<", ">"]
     assert 20.0 < axes.get_xlim()[1] < 100.0
 
@@ -92,13 +93,13 @@ def test_far_intervals_end_in_arrows():
 def test_no_mark_leaves_the_axis_without_intervals():
     """Changes without an interval and of nothing at all are drawn all the same."""
     for change in (0.0, -99.9, 2500.0):
-        low, high = forest([replace(CHANGE, change=change, low=None, high=None)], LABELS, "t").axes[0].get_xlim()
+        low, high = axes_of({"change": change, "low": None, "high": None}).get_xlim()
         assert low < change < high
 
 
 def test_chance_is_hollow():
     """What may be chance can be told from what is more, without colour."""
-    axes = forest([CHANGE, replace(CHANGE, name="other", sure=False)], LABELS, "t").axes[0]
+    axes = axes_of({}, {"name": "other", "sure": False})
     assert [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "D"] == ["#D55E00", "white"]
 
 
@@ -184,13 +185,19 @@ def test_the_median_goes_to_the_median_end():
     assert list(y) == [4.0, 4.0, 6.5, 4.0]
 
 
+def lanes(values, changes):
+    """Draw a lane by these columns of the values, and of the candidate's changes."""
+    lane = Lane("disk", "B", higher_is_better=False)
+    changes = {"candidate": "candidate", "counts": True, "estimate": 1.0, "low": None, "high": None} | changes
+    frames = (pd.DataFrame({"lane": lane.name} | columns) for columns in (values, changes))
+    return by_block(*frames, [lane], LABELS)
+
+
 def test_a_variant_without_a_value_leaves_the_others_as_they_are(tmp_path):
     """Marks keep their values under the pointer, and no letter of a text is lost."""
-    lane = Lane("Query time", "ms", higher_is_better=False)
-    values = pd.DataFrame({"lane": lane.name, "block": [1, 2, 3], "variant": "candidate", "value": [1.0, 1.1, 1.2]})
-    changes = pd.DataFrame({"lane": lane.name, "block": [1, 2, 3], "candidate": "candidate", "change": [1.0, 1.1, 1.2],
-                            "counts": True, "estimate": 1.1, "low": 1.0, "high": 1.2})  # fmt: skip
-    DRAW(by_block(values, changes, [lane], LABELS), tmp_path / "blocks.png")
+    values = {"block": [1, 2, 3], "variant": "candidate", "value": [1.0, 1.1, 1.2]}
+    figure = lanes(values, {"block": [1, 2, 3], "change": [1.0, 1.1, 1.2], "low": 1.0, "high": 1.2})
+    DRAW(figure, tmp_path / "blocks.png")
     drawn = ET.parse(tmp_path / "blocks.svg")  # noqa: S314 - ours
     titles = [title.text for title in drawn.iter("{http://www.w3.org/2000/svg}title")]
     assert len(titles) == 6
@@ -199,14 +206,8 @@ def test_a_variant_without_a_value_leaves_the_others_as_they_are(tmp_path):
 
 def test_blocks_that_do_not_count_are_crossed_out():
     """Values left, changes right with the estimate; the warm-up block is on the left only."""
-    values = pd.DataFrame({
-        "lane": "disk", "block": [0, 0, 1, 1, 2, 2], "variant": ["baseline", "candidate"] * 3, "value": [5e6] * 6,
-    })  # fmt: skip
-    changes = pd.DataFrame({
-        "lane": "disk", "block": [1, 2], "candidate": "candidate", "change": [1.0, 9.0], "counts": [True, False],
-        "estimate": 1.0, "low": None, "high": None,
-    })  # fmt: skip
-    figure = by_block(values, changes, [Lane("disk", "B", higher_is_better=False)], LABELS)
+    values = {"block": [0, 0, 1, 1, 2, 2], "variant": ["baseline", "candidate"] * 3, "value": [5e6] * 6}
+    figure = lanes(values, {"block": [1, 2], "change": [1.0, 9.0], "counts": [True, False]})
     left, right = figure.axes
     assert [tuple(line.get_data()[0]) for line in right.lines if line.get_marker() == "x"] == [(2,)]
     assert left.get_ylabel() == "MB"

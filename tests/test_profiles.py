@@ -8,7 +8,7 @@ import pytest
 import synthetic_fleet
 from gitrepo import Repository
 from profiled import BASELINE, CANDIDATE, MODULE, PLANTED, entry
-from reports import compared, section, text
+from reports import made, reported, section, text
 
 from plots import flame, report
 from plots.sections import profiles
@@ -16,10 +16,8 @@ from tsduel.core.plan import Component
 from tsduel.core.rundir import open_run
 from tsduel.plan import changes
 from tsduel.plan.changes import Changes, Commit
-from tsduel.stats import compare
 from tsduel.targets import databases
 from tsduel.tidy import profiles as tidied
-from tsduel.tidy import tables as tidy
 
 TITLE = "Profiles of the difference"
 GONE = {"file": "", "why": "HTTP status 404", "operations": 0}
@@ -35,16 +33,14 @@ def _alone(monkeypatch):
     monkeypatch.setattr(changes, "between", lambda *_: Changes(commits=(commit,)))
 
 
-def made(path, of):
+def profiled_run(path, of):
     """Make the report of a run with profiles."""
-    run = compared(path, lambda run: profiled.write(run, of))
-    report.main(run)
-    return run
+    return made(path, lambda run: profiled.write(run, of))
 
 
 def test_the_function_that_was_planted_is_the_first_line(tmp_path):
     """Put down to it is what it calls of Go's own library; what differs by chance is not listed."""
-    run = made(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate"), CANDIDATE)])
+    run = profiled_run(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate"), CANDIDATE)])
     said = section(run, TITLE)
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said.splitlines() if line.startswith("|")]
     (_, _, first) = rows
@@ -64,7 +60,7 @@ def test_the_sources_are_searched_for_the_packages_that_differ(tmp_path, monkeyp
     asked = []
     between = changes.between
     monkeypatch.setattr(changes, "between", lambda *of: asked.append(of[3]) or between())
-    run = made(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate"), CANDIDATE)])
+    run = profiled_run(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate"), CANDIDATE)])
     assert asked == [[f"{MODULE}/app/vmselect"]]
     said = text(run).partition("## What changed in the sources")[2]
     assert f"1 commit in `{MODULE}/app/vmselect`" in said
@@ -76,7 +72,8 @@ def test_the_sources_are_searched_for_the_packages_that_differ(tmp_path, monkeyp
 
 def test_no_change_is_made_up(tmp_path):
     """Where every function differs by chance alone there is no list, and no search in the sources."""
-    run = made(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate"), {**BASELINE, profiled.SEARCH: 620})])
+    other = {**BASELINE, profiled.SEARCH: 620}
+    run = profiled_run(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate"), other)])
     assert "No function's own cost differs by more than chance" in section(run, TITLE)
     assert "What changed in the sources" not in text(run)
 
@@ -84,7 +81,7 @@ def test_no_change_is_made_up(tmp_path):
 def test_a_profile_that_is_missing_is_said_and_the_rest_compared(tmp_path):
     """404, an empty one, one side alone; memory that is held has a table and no graph."""
     gone = GONE | {"why": "its pprof endpoint cannot be used: HTTP status 404"}
-    run = made(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate", **gone), {}), *HEAPS])
+    run = profiled_run(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate", **gone), {}), *HEAPS])
     said = section(run, TITLE)
     assert "- There is no cpu profile of the queries of v1.133.0: its pprof endpoint cannot be used: HTTP" in said
     titles = ["Memory allocated of the queries", "Memory held at the end of the queries"]
@@ -98,10 +95,7 @@ def test_profiles_of_a_fleet_are_added_over_its_hosts(tmp_path):
     run = synthetic_fleet.write(tmp_path, {"e2-standard-8": synthetic_fleet.service(1.0, 1.0, 1.0)})
     for host, more in (("host1", {}), ("host2", {}), ("host3", GONE)):
         profiled.write(run, [(entry("baseline"), BASELINE), (entry("candidate") | more, CANDIDATE), *HEAPS], host)
-    tidy.main(run)
-    compare.main(run)
-    report.main(run)
-    said = section(run, TITLE)
+    said = section(reported(run), TITLE)
     assert "- There is no cpu profile of the queries of v1.133.0: on host3, which is left out: HTTP status 404." in said
     # As of one host, of which there are two, or three, with as many times the samples: chance is that much less.
     assert "5,000 → 5,350 µs an exchange (+7.0 %, by chance up to 9.7) in the profiles of 2 hosts." in said
@@ -127,8 +121,7 @@ def test_of_a_fleet_without_a_whole_host_the_first_one_says_what_it_has(tmp_path
 
 def test_a_run_without_profiles_has_no_such_section(tmp_path):
     """Nor a table with anything in it."""
-    run = compared(tmp_path)
-    report.main(run)
+    run = made(tmp_path)
     assert "Profiles of the difference" not in text(run)
     assert len((run / "tidy/profiles.csv").read_text().splitlines()) == 1
 

@@ -9,15 +9,14 @@ import re
 import pytest
 import synthetic
 from asking import TYPES, asked, planned, written
+from reports import reported
 
-from plots import numbers, report
+from plots import numbers
 from tsduel.core.errors import UserError
 from tsduel.core.record import RatePhase
 from tsduel.core.rundir import open_run
 from tsduel.question import read
-from tsduel.stats import compare
 from tsduel.targets import databases
-from tsduel.tidy import tables as tidy
 from tsduel.tidy.read import read_table
 from tsduel.workloads import workload_of
 from tsduel.workloads.tsbs.rates import capacity, read_counts
@@ -32,6 +31,7 @@ LADDER = {"seconds": 1, "rates": [20, 40], "within_ms": 5000, "connections": 4, 
         ({"mixed": MIXED | {"queries": 0}}, "mixed.queries"),
         ({"mixed": MIXED | {"ingest": -5}}, "mixed.ingest"),
         ({"mixed": MIXED | {"queries": 1e6, "seconds": 60}}, "60,000,000 queries in one phase; 10,000,000 at most"),
+        ({"mixed": MIXED | {"seconds": 3, "window_s": 0.3}}, "a slope is of 12 windows at least: fewer seconds each"),
         ({"mixed": MIXED | {"types": ["cpu-max-all-8"]}}, "mixed.types: cpu-max-all-8 is none of queries.types"),
         ({"capacity": LADDER | {"types": ["lastpoint"]}}, "capacity.types: lastpoint is none of queries.types"),
         ({"capacity": LADDER | {"rates": [40, 20]}}, "rates: each has to be higher than the one before it"),
@@ -136,14 +136,12 @@ def test_a_block_at_fixed_rates(project):
     block["mixed"]["candidate"]["phases"][0]["void"] = "the client used 97 % of its CPUs"
     (project.run_dir / "raw/host1/002/block.json").write_text(json.dumps(block))
     run = open_run(project.run_dir)
-    tidy.main(run.path)
+    reported(run.path)
     pooled = read_table(run.path, "responses")
     of = pooled[(pooled["part"] == "mixed") & (pooled["operation"] == "query") & (pooled["time"] == "response")]
     assert of.groupby("variant")["n"].max().to_dict() == {"baseline": 100, "candidate": 50}
     values = read_table(run.path, "measurements")
     assert (values["metric"] == "mixed_query_p99_ms").sum() == 3
-    compare.main(run.path)
-    report.main(run.path)
     said = (run.path / "report.md").read_text()
     assert "## Writes and queries at once, at a fixed rate" in said
     assert "(candidate) in 1 phase**, first in block 2: the client used 97 %" in said
@@ -174,5 +172,4 @@ def into_cells(run, cells):
     head, *rows = [line.split("\t") for line in path.read_text().splitlines()]
     found = [head, *([row[0], cells[f"{int(row[0]):03}"], *row[2:]] for row in rows)]
     path.write_text("".join("\t".join(row) + "\n" for row in found))
-    for make in (tidy, compare, report):
-        make.main(run)
+    reported(run)

@@ -12,17 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from asking import TYPES, asked
+from asking import TYPES
 from fakeproject import PROJECT, wait_for
+from reports import analysed, reported
 from scipy import stats
 
-from plots import report
 from plots.charts.soak import NAMES, over_hours
 from plots.sections import soak as section
 from plots.source import open_source
-from tsduel.core.errors import UserError
-from tsduel.stats import compare, soak
-from tsduel.tidy import tables as tidy
+from tsduel.stats import soak
 from tsduel.tidy.read import read_table
 
 SOAK = {"seconds": 4, "window_s": 0.3, "ingest": 2000, "queries": 20, "batch_size": 10, "late_pct": 100}
@@ -119,12 +117,6 @@ def test_the_picture_has_a_panel_a_metric():
     assert over_hours(table[:0], [], {"baseline": "v1", "candidate": "v2"}) is None
 
 
-def test_too_few_windows_are_refused():
-    """Before anything is built."""
-    with pytest.raises(UserError, match="window_s: a slope is of 12 windows at least: fewer seconds each"):
-        asked(mixed=SOAK | {"seconds": 3})
-
-
 def test_the_experiment_is_long_enough_to_be_judged():
     """Each version is sampled for four hours in one start, without the time in which caches fill."""
     mixed = yaml.safe_load((PROJECT / "experiments/soak.yml").read_text())["mixed"]
@@ -165,15 +157,13 @@ def test_a_soak_that_is_killed_keeps_its_windows_and_goes_on(soaked):
     assert told(soaked)[: len(before)] == before
 
     run = soaked.run_dir
-    tidy.main(run)
+    reported(run)
     table = read_table(run, "windows")
     assert set(table["metric"]) == set(NAMES)
     assert sorted(table.groupby("variant")["life"].nunique()) == [1, 2]  # who came first was killed
     assert (table["value"] > 0).all()
     limits = table[~table["metric"].str.endswith("_ms")]
     assert (limits["limit"].astype(float) > limits["value"]).all()
-    compare.main(run)
-    report.main(run)
     text = (run / "report.md").read_text()
     assert "## Hour after hour" in text
     assert "**No slope is judged**" in text
@@ -186,8 +176,7 @@ def test_a_soak_that_is_killed_keeps_its_windows_and_goes_on(soaked):
     # Half a line is what a power cut leaves.
     text = "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in slow)
     (run / "raw/host1/events.jsonl").write_text(text + '{"event":"window","blo')
-    tidy.main(run)
-    compare.main(run)
+    analysed(run)
     found = " ".join(section.sentences(open_source(run)))
     assert "No slope is judged" not in found
     assert ": memory grows by" in found

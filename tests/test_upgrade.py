@@ -8,8 +8,8 @@ import shutil
 import pandas as pd
 import pytest
 from asking import FAKES, TYPES, asked, planned
+from reports import reported
 
-from plots import report
 from plots.sections import upgrade
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
@@ -17,9 +17,7 @@ from tsduel.core.record import Downgrade
 from tsduel.core.rundir import open_run
 from tsduel.plan.forecast import estimate
 from tsduel.plan.forecast.spread import Forecast
-from tsduel.stats import compare
 from tsduel.stats.outcome import outcome
-from tsduel.tidy import tables as tidy
 
 FAKE = {"source": "binary", "path": str(FAKES / "database")}
 
@@ -82,8 +80,7 @@ def test_an_upgrade_from_plan_to_report(project):
     wanted = {metric.name for metric, _ in Forecast(run.plan, (), {}).metrics}
     assert len(wanted) == 8
     assert set(project.block("001")["ratios"]["later"]) == wanted
-    tidy.main(run.path)
-    compare.main(run.path)
+    reported(run.path)
     table = pd.read_csv(run.path / "tidy/measurements.csv", keep_default_na=False)
     assert set(table["part"]) == {"upgrade"}
     of = table.groupby("variant")["metric"].agg(set)
@@ -95,7 +92,6 @@ def test_an_upgrade_from_plan_to_report(project):
     code, why = outcome(read_json(run.path / "stats/comparison.json"), "", smoke=False)
     assert (code, why) == (4, "2 checks failed")
 
-    report.main(run.path)
     text = (run.path / "report.md").read_text()
     first, rest = text.split("## Before and after the upgrade", 1)
     refused = "(baseline) has left**, in 1 of 1 block: "

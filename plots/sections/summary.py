@@ -36,8 +36,8 @@ def section(source: Source, pictures: Pictures) -> str:
 def matrix(source: Source) -> tuple[list[str], list[list[str]], range]:
     """Return the matrix of many variants: the baseline's values, then the changes of each candidate."""
     baseline = source.labels[source.baseline]
-    sides, what = [(side.labels[1], side) for side in source.comparisons], source.changes
-    return tables.matrix(sides, f"{what} against {baseline}", "blocks", baseline)
+    sides = [(side.labels[1], side) for side in source.comparisons]
+    return tables.matrix(sides, f"{source.changes} against {baseline}", baseline)
 
 
 def sides_of_all(source: Source) -> str:

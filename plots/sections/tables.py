@@ -15,23 +15,20 @@ MOST_OPEN = 30
 
 
 def matrix(
-    sides: Sequence[tuple[str, Comparison]], head: str, last: str = "", first: str = ""
+    sides: Sequence[tuple[str, Comparison]], head: str, first: str = ""
 ) -> tuple[list[str], list[list[str]], range]:
     """Return heads, rows and columns of numbers: a row a comparison, by its name, a column a subject of the answers.
 
-    A cell is the change and its mark. `last` is the head of a last column with the number of blocks; `first` is the
-    name of a first row with the baseline's values.
+    A cell is the change and its mark; the last column is the number of blocks. `first` is the name of a first row
+    with the baseline's values.
     """
-    keys = sentences.keys(side for _, side in sides)
-    metrics, rows = sides[0][1].metrics, []
+    keys, any_side = sentences.keys(side for _, side in sides), sides[0][1]
+    heads = [head, *(any_side.metrics[metric].named(any_side.all_or(of)) for metric, of in keys), "blocks"]
+    rows = [[first, *("{1[0]} {0}".format(*numbers.sides(row)) for row in keys.values()), ""]] if first else []
     for name, side in sides:
         known = (side.row(*key) for key in keys)
         cells = (f"{numbers.changed(row)} {side.symbol(row)}".strip() if row else numbers.MISSING for row in known)
-        rows.append([name, *cells, *([str(len(side.valid))] if last else [])])
-    heads = [head, *(metrics[metric].named(sides[0][1].all_or(of)) for metric, of in keys), *([last] if last else [])]
-    if first:
-        values = ("{1[0]} {0}".format(*numbers.sides(row)) for row in keys.values())
-        rows.insert(0, [first, *values, *([""] if last else [])])
+        rows.append([name, *cells, str(len(side.valid))])
     return heads, rows, range(1, len(heads))
 
 
