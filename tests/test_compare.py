@@ -8,22 +8,17 @@ import re
 import pandas as pd
 import pytest
 import synthetic
-from hypothesis import given
-from hypothesis import strategies as st
 from reports import edit_plan
 
 from tsduel.core import tables
 from tsduel.core.errors import UserError
 from tsduel.stats import compare
-from tsduel.stats.estimate import hodges_lehmann, log_ratios
 from tsduel.stats.verdict import VERDICTS
 from tsduel.tidy import tables as tidy
 
 TYPES = synthetic.TWO_TYPES
 SPEC = synthetic.Spec(blocks=6, query_types=TYPES, load_s=6, exchanges=60)
 THREE = ("baseline", "candidate", "third")
-positive = st.floats(1e-3, 1e6)
-pairs = st.lists(st.tuples(positive, positive), min_size=1, max_size=12)
 
 
 def write(path, **changes):
@@ -73,25 +68,6 @@ def run(tmp_path_factory):
     run = write(tmp_path_factory.mktemp("compare"), blocks=8)
     compare.main(run)
     return run
-
-
-@given(pairs, positive)
-def test_the_estimate_has_a_mirror_and_no_unit(values, factor):
-    """A against B is B against A with the other sign, and scaling both sides changes nothing."""
-    baseline, candidate = [b for b, _ in values], [c for _, c in values]
-    forth, back = log_ratios(baseline, candidate), log_ratios(candidate, baseline)
-    scaled = log_ratios([b * factor for b in baseline], [c * factor for c in candidate])
-    assert hodges_lehmann(forth) == pytest.approx(-hodges_lehmann(back), abs=1e-9)
-    assert hodges_lehmann(forth) == pytest.approx(hodges_lehmann(scaled), abs=1e-9)
-
-
-@given(st.lists(st.floats(-5, 5), min_size=1, max_size=12))
-def test_the_estimate_is_the_median_of_walsh_averages(differences):
-    """The definition, by brute force."""
-    n = len(differences)
-    walsh = sorted((differences[i] + differences[j]) / 2 for i in range(n) for j in range(i, n))
-    middle = (walsh[(len(walsh) - 1) // 2] + walsh[len(walsh) // 2]) / 2
-    assert hodges_lehmann(differences) == pytest.approx(middle, abs=1e-12)
 
 
 def test_what_was_put_in_is_found(run):
@@ -300,16 +276,6 @@ def test_a_failed_block_is_dropped_for_whom_it_failed(tmp_path):
     assert found["blocks"]["third"] == {"valid": [1, 2, 3, 4, 5, 6], "dropped": []}
     assert found["failed_blocks"] == {"baseline": 0, "candidate": 1, "third": 0}
     assert rows(run, "third")["load_rate", ""]["verdict"] != "inconclusive (n < 6)"
-
-
-def test_a_killed_run_is_compared_as_far_as_it_went(tmp_path):
-    """After two blocks there are estimates over two."""
-    run = synthetic.write_run(tmp_path / "run", SPEC)
-    for path in run.glob("raw/host1/00[3456]"):
-        path.rename(f"{path}.partial")
-    tidy.main(run)
-    assert rows(run)["load_rate", ""]["blocks"] == "2"
-    assert [one["block"] for one in document(run)["blocks"]["candidate"]["dropped"]] == [3, 4, 5, 6]
 
 
 def test_a_failed_check_fails_what_it_touches(tmp_path):
