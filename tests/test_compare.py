@@ -302,16 +302,6 @@ def test_a_failed_check_where_nothing_counts_fails_nothing(tmp_path, where):
     assert document(run)["checks"]["failed"] == 0
 
 
-def test_too_much_noise_leaves_no_verdict(tmp_path):
-    """Where a spoilt block lacks its spare; not where the crash of another variant is the reason for that."""
-    spoilt = {2: "a build", 3: "another"}
-    owed = rows(write(tmp_path / "one", blocks=8, variants=THREE, spare_blocks=2, spares_run=1, spoilt=spoilt))
-    assert owed["load_rate", ""]["verdict"] == "inconclusive: environment"
-    crash = {2: ("third", "solo", "it died"), 3: ("third", "solo", "it died")}
-    found = rows(write(tmp_path / "two", blocks=8, variants=THREE, spare_blocks=2, spoilt=spoilt, failed=crash))
-    assert (found["load_rate", ""]["verdict"], found["load_rate", ""]["blocks"]) == ("regression", "6")
-
-
 def test_a_metric_of_one_side_only_is_not_comparable(tmp_path):
     """Names come and go between versions: the side that has it is shown."""
     run = write(tmp_path)
@@ -323,16 +313,14 @@ def test_a_metric_of_one_side_only_is_not_comparable(tmp_path):
 
 
 def test_what_may_be_nothing_is_compared_in_its_own_unit(tmp_path):
-    """CPU when nobody asks: 4 ms a second against 44, and a change below 1 ms a second matters to nobody."""
+    """CPU when nobody asks: 4 ms a second against 44; the limit is 1 ms a second."""
     burner = {"candidate": {"idle": 11.0}}
-    run = write(tmp_path / "burner", blocks=8, factors=burner)
+    run = write(tmp_path, blocks=8, factors=burner)
     row = rows(run)["duel_idle_cpu_ms", ""]
     assert (row["verdict"], row["change_pct"]) == ("regression", "")
     native = row_of(run, "duel_idle_cpu_ms")["native"]
     assert native["difference"] == pytest.approx(40, rel=0.1)
     assert native["limit"] == 1.0
-    little = rows(write(tmp_path / "little", blocks=8, factors={"candidate": {"idle": 1.1}}))["duel_idle_cpu_ms", ""]
-    assert little["verdict"] in {"equivalent", "negligible"}
     assert rows(run)["major_faults", ""]["change_pct"] == ""
 
 
