@@ -173,7 +173,6 @@ def test_what_is_followed():
         ({"GOOD": "a", "BAD": "b", "BLOCKS": "2"}, "BLOCKS: the first duel needs at least 6"),
         ({"GOOD": "a", "BAD": "b", "BLOCKS": "1000"}, "experiments/bisect.yml .*: design.blocks: "),
         ({"GOOD": "a", "BAD": "b", "KIND": "x"}, "KIND: 'x' is not known"),
-        ({"GOOD": "a", "BAD": "b", "METRIC": "x"}, "METRIC: 'x' is nothing that gets better or worse"),
         ({"GOOD": "a", "BAD": "b", "TYPE": "a, b"}, "TYPE: unknown query type 'a, b'; allowed: single-groupby-1-1-1"),
         ({"GOOD": "a", "BAD": "b", "TYPE": "cpu-max-all-32-24"}, "queries.types: cpu-max-all-32-24 reads 24 h"),
         (

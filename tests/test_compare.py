@@ -8,22 +8,17 @@ import re
 import pandas as pd
 import pytest
 import synthetic
-from hypothesis import given
-from hypothesis import strategies as st
 from reports import edit_plan
 
 from tsduel.core import tables
 from tsduel.core.errors import UserError
 from tsduel.stats import compare
-from tsduel.stats.estimate import hodges_lehmann, log_ratios
 from tsduel.stats.verdict import VERDICTS
 from tsduel.tidy import tables as tidy
 
 TYPES = synthetic.TWO_TYPES
 SPEC = synthetic.Spec(blocks=6, query_types=TYPES, load_s=6, exchanges=60)
 THREE = ("baseline", "candidate", "third")
-positive = st.floats(1e-3, 1e6)
-pairs = st.lists(st.tuples(positive, positive), min_size=1, max_size=12)
 
 
 def write(path, **changes):
@@ -73,25 +68,6 @@ def run(tmp_path_factory):
     run = write(tmp_path_factory.mktemp("compare"), blocks=8)
     compare.main(run)
     return run
-
-
-@given(pairs, positive)
-def test_the_estimate_has_a_mirror_and_no_unit(values, factor):
-    """A against B is B against A with the other sign, and scaling both sides changes nothing."""
-    baseline, candidate = [b for b, _ in values], [c for _, c in values]
-    forth, back = log_ratios(baseline, candidate), log_ratios(candidate, baseline)
-    scaled = log_ratios([b * factor for b in baseline], [c * factor for c in candidate])
-    assert hodges_lehmann(forth) == pytest.approx(-hodges_lehmann(back), abs=1e-9)
-    assert hodges_lehmann(forth) == pytest.approx(hodges_lehmann(scaled), abs=1e-9)
-
-
-@given(st.lists(st.floats(-5, 5), min_size=1, max_size=12))
-def test_the_estimate_is_the_median_of_walsh_averages(differences):
-    """The definition, by brute force."""
-    n = len(differences)
-    walsh = sorted((differences[i] + differences[j]) / 2 for i in range(n) for j in range(i, n))
-    middle = (walsh[(len(walsh) - 1) // 2] + walsh[len(walsh) // 2]) / 2
-    assert hodges_lehmann(differences) == pytest.approx(middle, abs=1e-12)
 
 
 def test_what_was_put_in_is_found(run):
@@ -302,16 +278,6 @@ def test_a_failed_block_is_dropped_for_whom_it_failed(tmp_path):
     assert rows(run, "third")["load_rate", ""]["verdict"] != "inconclusive (n < 6)"
 
 
-def test_a_killed_run_is_compared_as_far_as_it_went(tmp_path):
-    """After two blocks there are estimates over two."""
-    run = synthetic.write_run(tmp_path / "run", SPEC)
-    for path in run.glob("raw/host1/00[3456]"):
-        path.rename(f"{path}.partial")
-    tidy.main(run)
-    assert rows(run)["load_rate", ""]["blocks"] == "2"
-    assert [one["block"] for one in document(run)["blocks"]["candidate"]["dropped"]] == [3, 4, 5, 6]
-
-
 def test_a_failed_check_fails_what_it_touches(tmp_path):
     """Wrong answers of one type fail its metrics and the sums, not the others; lost samples fail everything."""
     answers = {2: ("exchanges_same", "", "cpu-max-all-1", "the values are 1 and 2")}
@@ -336,16 +302,6 @@ def test_a_failed_check_where_nothing_counts_fails_nothing(tmp_path, where):
     assert document(run)["checks"]["failed"] == 0
 
 
-def test_too_much_noise_leaves_no_verdict(tmp_path):
-    """Where a spoilt block lacks its spare; not where the crash of another variant is the reason for that."""
-    spoilt = {2: "a build", 3: "another"}
-    owed = rows(write(tmp_path / "one", blocks=8, variants=THREE, spare_blocks=2, spares_run=1, spoilt=spoilt))
-    assert owed["load_rate", ""]["verdict"] == "inconclusive: environment"
-    crash = {2: ("third", "solo", "it died"), 3: ("third", "solo", "it died")}
-    found = rows(write(tmp_path / "two", blocks=8, variants=THREE, spare_blocks=2, spoilt=spoilt, failed=crash))
-    assert (found["load_rate", ""]["verdict"], found["load_rate", ""]["blocks"]) == ("regression", "6")
-
-
 def test_a_metric_of_one_side_only_is_not_comparable(tmp_path):
     """Names come and go between versions: the side that has it is shown."""
     run = write(tmp_path)
@@ -357,16 +313,14 @@ def test_a_metric_of_one_side_only_is_not_comparable(tmp_path):
 
 
 def test_what_may_be_nothing_is_compared_in_its_own_unit(tmp_path):
-    """CPU when nobody asks: 4 ms a second against 44, and a change below 1 ms a second matters to nobody."""
+    """CPU when nobody asks: 4 ms a second against 44; the limit is 1 ms a second."""
     burner = {"candidate": {"idle": 11.0}}
-    run = write(tmp_path / "burner", blocks=8, factors=burner)
+    run = write(tmp_path, blocks=8, factors=burner)
     row = rows(run)["duel_idle_cpu_ms", ""]
     assert (row["verdict"], row["change_pct"]) == ("regression", "")
     native = row_of(run, "duel_idle_cpu_ms")["native"]
     assert native["difference"] == pytest.approx(40, rel=0.1)
     assert native["limit"] == 1.0
-    little = rows(write(tmp_path / "little", blocks=8, factors={"candidate": {"idle": 1.1}}))["duel_idle_cpu_ms", ""]
-    assert little["verdict"] in {"equivalent", "negligible"}
     assert rows(run)["major_faults", ""]["change_pct"] == ""
 
 

@@ -13,14 +13,10 @@ import pytest
 from asking import planned
 
 from tsduel.plan.forecast.spread import Ended, Forecast, counting, reach
+from tsduel.stats.estimate import percent
 from tsduel.stats.power import blocks_needed, mde
 
 BLOCK_S = 60.0
-
-
-def percent(log_ratio):
-    """Return a log ratio in percent."""
-    return 100 * math.expm1(log_ratio)
 
 
 METRICS = (("duel_typical_ms", "geomean"), ("load_rate", ""))

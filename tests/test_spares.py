@@ -6,10 +6,7 @@ import csv
 import json
 
 import pytest
-import synthetic
-
-from tsduel.stats import compare
-from tsduel.tidy import tables as tidy
+import reports
 
 CAUSE = "foreign CPU 52 % of the machine during load, limit 5 %"
 
@@ -19,14 +16,10 @@ def made(tmp_path):
     """Return a function that writes a run of eight blocks, all of whose two spare ones were run, and compares it."""
 
     def make(*spoilt, void=()):
-        spec = synthetic.Spec(
-            blocks=8, spare_blocks=2, spares_run=2, query_types=("cpu-max-all-1",), exchanges=40, load_s=3,
-            spoilt=dict.fromkeys(spoilt, CAUSE), void=dict.fromkeys(void, "caches were left"),
+        return reports.compared(
+            tmp_path, blocks=8, spare_blocks=2, spares_run=2, query_types=("cpu-max-all-1",), exchanges=40, load_s=3,
+            solo_s=0.0, spoilt=dict.fromkeys(spoilt, CAUSE), void=dict.fromkeys(void, "caches were left"),
         )  # fmt: skip
-        run = synthetic.write_run(tmp_path / "run", spec)
-        tidy.main(run)
-        compare.main(run)
-        return run
 
     return make
 

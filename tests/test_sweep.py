@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -216,14 +215,6 @@ class TestExponents:
         few = sweep.exponent(self.X, self.law(1, rounds=5))
         assert (few["lo"], few["exponent"]) == (None, pytest.approx(1, abs=0.02))
 
-    def test_the_interval_holds_the_truth_as_often_as_it_says(self):
-        """At 96.1 % with eight rounds."""
-        inside = 0
-        for seed in range(400):
-            found = sweep.exponent(self.X, self.law(0.5, seed=seed, noise=0.05))
-            inside += found["lo"] <= 0.5 <= found["hi"]
-        assert 0.93 < inside / 400 < 0.99
-
     def test_what_is_no_power_law_says_so(self):
         """Flat, then linear: it has the exponents at both ends."""
         values = self.law(0.0) * np.array([1, 1, 1, 10])
@@ -301,7 +292,7 @@ class TestReport:
         fits = {(f["metric"], f["query_type"], f["variant"]): f for f in document["fits"]}
         cpu = fits["load_cpu_seconds", "", "baseline"]
         assert cpu["per"] == "sample"
-        assert cpu["lo"] < 0.1 + math.log10(1) < cpu["hi"] or cpu["exponent"] == pytest.approx(0.1, abs=0.02)
+        assert cpu["lo"] < 0.1 < cpu["hi"] or cpu["exponent"] == pytest.approx(0.1, abs=0.02)
 
     def test_the_report_has_powers_a_table_by_cell_and_a_picture(self, run):
         """And each cell's own answer, folded; no line of a table is of other cells."""

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -146,8 +145,7 @@ class Line:
         return ""
 
     def _go(self, *words: str) -> CompletedProcess[str]:
-        with tempfile.TemporaryDirectory() as outside:
-            return sources.with_go(self.program.go_minimum, "local", "go", *words, cwd=Path(outside))
+        return sources.with_go(self.program.go_minimum, "local", "go", *words, cwd=Path("/"))  # outside any module
 
     def inside(self, revision: Revision, parent: Revision) -> str:
         """Say how to search the commits of a merge; empty where the revision is none."""
