@@ -315,13 +315,20 @@ def test_a_plan_has_the_requests_of_each_type_under_its_key():
     """Also over the windows of an upgrade; another content of a file gives another key."""
     settings = QuerySettings(file=str(OWN / "dashboard.yml"))
     made = own_types.planned_types(settings, WORKLOAD, TARGET, 1000, upgrades=True)
-    assert [kind.name for kind in made.types] == ["mix", "busy-cpu", "one-host", "any-metric", "by-region", "top-now"]
-    assert [kind.name for kind in made.windowed[:2]] == ["mix@half", "busy-cpu@half"]
-    keys = [key for kind in (*made.types, *made.windowed) for key in kind.keys.values()]
+    assert [kind.name for kind in made["types"]] == [
+        "mix",
+        "busy-cpu",
+        "one-host",
+        "any-metric",
+        "by-region",
+        "top-now",
+    ]
+    assert [kind.name for kind in made["windowed"][:2]] == ["mix@half", "busy-cpu@half"]
+    keys = [key for kind in (*made["types"], *made["windowed"]) for key in kind.keys.values()]
     assert len(set(keys)) == len(keys) == 18
     other = own_types.planned_types(settings, WorkloadAsked(scale=21), TARGET, 1000, upgrades=False)
-    assert other.types[1].keys != made.types[1].keys
-    assert made.types[1].own == f"{OWN}/dashboard.yml:8"
+    assert other["types"][1].keys != made["types"][1].keys
+    assert made["types"][1].own == f"{OWN}/dashboard.yml:8"
 
 
 def test_a_written_plan_has_all_requests_in_one_file():
@@ -329,10 +336,10 @@ def test_a_written_plan_has_all_requests_in_one_file():
     settings = QuerySettings(file=str(OWN / "dashboard.yml")).model_dump()
     made = own_types.planned_types(QuerySettings(**settings), plans.SMALL_WORKLOAD, TARGET, 1000, upgrades=False)
     sections = {"workload": plans.SMALL_WORKLOAD, "targets": {TARGET.name: TARGET}}
-    plan = plans.plan(**sections, queries=Queries(**settings, types=made.types))
+    plan = plans.plan(**sections, queries=Queries(**settings, types=made["types"]))
     text = gzip.decompress(own_types.written([plan])[own_types.FILE]).decode()
     keys = [line.split(" ")[0] for line in text.splitlines()]
-    assert set(keys) == {key for kind in made.types for key in kind.keys.values()}
+    assert set(keys) == {key for kind in made["types"] for key in kind.keys.values()}
     assert text.splitlines()[0].split(" ")[1] == "GET"
     assert own_types.written([]) == {}
 
