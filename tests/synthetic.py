@@ -50,7 +50,7 @@ class Spec:
     load of `alone_s` in the warm-up block.
     `failed`: block -> (variant or "", part, message); `spoilt`: block -> cause; `void`: block -> reason;
     `wrong`: block -> (check, variant, query type, message), a failed check that left the block's status alone.
-    `differences`: block -> the query type of which one answer differed. `changes` are laid over the plan.
+    `changes` are laid over the plan.
     """
 
     name: str = "synthetic"
@@ -85,7 +85,6 @@ class Spec:
     spoilt: Mapping[int, str] = field(default_factory=dict)
     void: Mapping[int, str] = field(default_factory=dict)
     wrong: Mapping[int, tuple[str, str, str, str]] = field(default_factory=dict)
-    differences: Mapping[int, str] = field(default_factory=dict)
     aa: bool = False
     smoke: bool = False
     reload: str = "every"
@@ -133,13 +132,7 @@ def write_host(path: Path, spec: Spec) -> None:
     """Write what describes the machine, the data and the builds."""
     why = {"instructions": True, "instructions_why": ""} if spec.instructions else {}
     dump(path / "raw/host1.json", HOST | why)
-    dump(path / "raw/host1/workload.json", {
-        "data": [{"format": "victoriametrics", "path": "/x/data.zst", "feed_path": "/x/data", "sha256": "a" * 64,
-                  "content_checksum": "e" * 16, "bytes": spec.samples * 3, "lines": spec.samples // 10,
-                  "samples": spec.samples}],
-        "queries": [{"format": "victoriametrics", "type": t, "path": f"/x/{t}", "sha256": "b" * 64, "bytes": 1000,
-                     "count": 4000} for t in spec.query_types],
-    })  # fmt: skip
+    dump(path / "raw/host1/workload.json", {"data": [{"format": "victoriametrics", "sha256": "a" * 64}]})
     counts = dict.fromkeys(spec.query_types, spec.exchanges)
     dump(path / "raw/host1/calibration.json", {"counts": counts, "solo_counts": {}})
     for variant, version in spec.versions.items():
@@ -483,12 +476,11 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
             lines.append(f"{query_type},{of[k]},{k},{orders[k]},{4000 + k % 7}," + ",".join(map(str, row)))
         seconds = float(sum(sum(one) for name, one in zip(spec.variants, columns, strict=True) if name in alive)) / 1e9
         per_op = {name: 1.6 * base_ns * spec.factor(name, "query_cpu") * math.exp(shift[name]) for name in alive}
-        different = spec.differences.get(record["block"]) == query_type
         for at in range(spec.sittings):
             m = int((of == at).sum())
             cpu = {name: per_op[name] * m * math.exp(sat[name][at]) for name in alive}
             types.append({
-                "query_type": query_type, "sitting": at, "exchanges": m, "compared": m, "differences": int(different),
+                "query_type": query_type, "sitting": at, "exchanges": m, "compared": m,
                 "seconds": round(seconds * m / n, 6),
                 "cpu_ns": {name: round(cpu[name]) for name in alive}, "client_cpu_ns": round(3e4 * m),
                 "instructions": {name: round(cpu[name] * 3) for name in alive} if spec.instructions else None,
