@@ -36,7 +36,7 @@ HOST = {
 }  # fmt: skip
 CLOCK = 1_795_184_000.0
 BLOCK_S = 90.0
-NOISE = Noise().modeldump()
+NOISE = Noise().model_dump()
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def plan(run: str, spec: Spec) -> dict[str, Any]:
         "kind": "tsbs", "smoke": spec.smoke, "screen": spec.blocks < 6, "aa": spec.aa,
         "created": "2026-11-20T14:00:00Z", "own": {"version": "0.1.0", "commit": ""},
         "asked": {"experiment": "experiments/local.yml"}, "variants": variants,
-        "targets": {"victoriametrics": databases()["victoriametrics"].target.modeldump()},
+        "targets": {"victoriametrics": databases()["victoriametrics"].target.model_dump()},
         "design": {"blocks": spec.blocks, "warmup_blocks": spec.warmup_blocks, "spare_blocks": spec.spare_blocks,
                    "reload": spec.reload, "load": spec.load},
         "noise": NOISE, "watchdog": {}, "host": {"machine": "local"},
@@ -211,7 +211,7 @@ def plan(run: str, spec: Spec) -> dict[str, Any]:
         "duration": {"prepare_s": 60, "workload_s": 30, "block_s": 60, "total_s": 600},
         "report": {},
     }  # fmt: skip
-    return Plan.model_validate_json(json.dumps(written)).modeldump(mode="json")
+    return Plan.model_validate_json(json.dumps(written)).model_dump(mode="json")
 
 
 def write_block(path: Path, spec: Spec, block: int, kind: str) -> dict[str, Any]:
