@@ -19,12 +19,11 @@ import numpy as np
 
 from tsduel.core.plan import Plan
 from tsduel.core.sections import Noise
+from tsduel.core.tables import BLOCKS_TSV, COINS
 from tsduel.targets import databases
+from tsduel.workloads.tsbs.plan import TSBS_VERSION
+from tsduel.workloads.tsbs.queries import PARTITION_INDEX_TYPES as QUERY_TYPES
 
-QUERY_TYPES = (
-    "single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1", "single-groupby-5-1-1",
-    "single-groupby-5-1-12", "single-groupby-5-8-1", "cpu-max-all-1", "cpu-max-all-8", "double-groupby-1",
-)  # fmt: skip
 TWO_TYPES = ("cpu-max-all-1", "double-groupby-1")
 HOST = {
     "host": "host1", "hostname": "bench-1", "os": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1.0-28-cloud-amd64",
@@ -35,12 +34,9 @@ HOST = {
     "pin": {"mode": "auto", "server": [2, 3, 4, 5, 6, 7], "client": [0, 1], "reason": ""},
     "instructions": False, "instructions_why": "the kernel offers no hardware counters here",
 }  # fmt: skip
-COINS = ("order", "start", "read", "ask")
-BLOCKS_TSV = ("block", "cell", "host", "kind", *COINS, "query_types")
 CLOCK = 1_795_184_000.0
 BLOCK_S = 90.0
 NOISE = Noise().model_dump()
-TSBS = "v0.0.0-20230921131859-37fced794d56"
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Spec:
     load of `alone_s` in the warm-up block.
     `failed`: block -> (variant or "", part, message); `spoilt`: block -> cause; `void`: block -> reason;
     `wrong`: block -> (check, variant, query type, message), a failed check that left the block's status alone.
-    `differences`: block -> the query type of which one answer differed. `changes` are laid over the plan.
+    `changes` are laid over the plan.
     """
 
     name: str = "synthetic"
@@ -89,7 +85,6 @@ class Spec:
     spoilt: Mapping[int, str] = field(default_factory=dict)
     void: Mapping[int, str] = field(default_factory=dict)
     wrong: Mapping[int, tuple[str, str, str, str]] = field(default_factory=dict)
-    differences: Mapping[int, str] = field(default_factory=dict)
     aa: bool = False
     smoke: bool = False
     reload: str = "every"
@@ -109,7 +104,7 @@ def write_run(path: Path, spec: Spec) -> Path:
     """Write plan, build and raw of a run below `path`, which is the run directory."""
     for part in ("plan", "build", "raw/host1"):
         (path / part).mkdir(parents=True, exist_ok=True)
-    _dump(path / "plan/experiment.json", plan(path.name, spec) | dict(spec.changes))
+    dump(path / "plan/experiment.json", plan(path.name, spec) | dict(spec.changes))
     lines, signals, judged = ["\t".join(BLOCKS_TSV)], list[Any](), list[Any]()
     for block, kind in planned(spec):
         lines.append("\t".join([str(block), "", "host1", kind, *listed(spec, block, kind)]))
@@ -122,12 +117,12 @@ def write_run(path: Path, spec: Spec) -> Path:
         if kind != "warmup":
             judged.append({"block": block, "kind": kind, "causes": causes, "state": state})
     (path / "plan/blocks.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    _dump(path / "raw/host1/noise.json", {
+    dump(path / "raw/host1/noise.json", {
         "schema": 2, "blocks": judged, "signals": signals,
     })  # fmt: skip
     write_host(path, spec)
-    _dump(path / "build/tsbs.json", {
-        "version": TSBS, "go_version": "go1.25.5", "bin_dir": "/x",
+    dump(path / "build/tsbs.json", {
+        "version": TSBS_VERSION, "go_version": "go1.25.5", "bin_dir": "/x",
         "sha256": {"tsbs_load_victoriametrics": "f" * 64},
     })  # fmt: skip
     return path
@@ -136,25 +131,19 @@ def write_run(path: Path, spec: Spec) -> Path:
 def write_host(path: Path, spec: Spec) -> None:
     """Write what describes the machine, the data and the builds."""
     why = {"instructions": True, "instructions_why": ""} if spec.instructions else {}
-    _dump(path / "raw/host1.json", HOST | why)
-    _dump(path / "raw/host1/workload.json", {
-        "data": [{"format": "victoriametrics", "path": "/x/data.zst", "feed_path": "/x/data", "sha256": "a" * 64,
-                  "content_checksum": "e" * 16, "bytes": spec.samples * 3, "lines": spec.samples // 10,
-                  "samples": spec.samples}],
-        "queries": [{"format": "victoriametrics", "type": t, "path": f"/x/{t}", "sha256": "b" * 64, "bytes": 1000,
-                     "count": 4000} for t in spec.query_types],
-    })  # fmt: skip
+    dump(path / "raw/host1.json", HOST | why)
+    dump(path / "raw/host1/workload.json", {"data": [{"format": "victoriametrics", "sha256": "a" * 64}]})
     counts = dict.fromkeys(spec.query_types, spec.exchanges)
-    _dump(path / "raw/host1/calibration.json", {"counts": counts, "solo_counts": {}})
+    dump(path / "raw/host1/calibration.json", {"counts": counts, "solo_counts": {}})
     for variant, version in spec.versions.items():
-        _dump(path / f"build/{variant}.json", {
+        dump(path / f"build/{variant}.json", {
             "variant": variant, "target": "victoriametrics", "source": "module", "ref": version,
             "revision": f"{variant:0<40}", "version": version, "go_version": "go1.25.5", "build_command": "go build",
             "cgo_enabled": False, "binary": "/x/victoria-metrics", "sha256": f"{variant:0<64}",
             "size_bytes": 25_000_000, "build_key": f"{variant:0<16}",
             "components": [{"role": "server", "binary": "/x/victoria-metrics", "sha256": f"{variant:0<64}"}],
         })  # fmt: skip
-    _dump(path / "build/agent.json", {
+    dump(path / "build/agent.json", {
         "version": "0.1.0", "go_version": "go1.26.4", "sha256": "9" * 64, "binary": "/x/tsduel-host",
     })  # fmt: skip
 
@@ -217,7 +206,7 @@ def plan(run: str, spec: Spec) -> dict[str, Any]:
         "queries": {"types": types, "solo": spec.solo_s > 0},
         "duel": {"load": spec.duel_load or spec.load == "duel", "sittings": spec.sittings,
                  "load_sittings": spec.load_sittings, "counters": "type", "enabled": spec.duel},
-        "settle": {"mode": "natural"}, "tsbs": {"version": TSBS},
+        "settle": {"mode": "natural"}, "tsbs": {"version": TSBS_VERSION},
         "estimate": {"data_bytes": 1, "query_bytes": 1, "database_bytes": 1, "results_bytes": 1},
         "duration": {"prepare_s": 60, "workload_s": 30, "block_s": 60, "total_s": 600},
         "report": {},
@@ -239,7 +228,7 @@ def write_block(path: Path, spec: Spec, block: int, kind: str) -> dict[str, Any]
         "failures": [] if variant is None else [
             {"variant": variant, "part": part, "phase": "load" if part == "solo" else "exchange", "query_type": "",
              "message": message}],
-        "void": spec.void.get(block, ""), "started": started, "boot_id": "b00t", "maintenance": "",
+        "void": spec.void.get(block, ""), "started": started,
         "phases": [], "solo": {}, "duel": None, "checks": [], "ratios": {},
     }  # fmt: skip
     clock = started
@@ -258,7 +247,7 @@ def write_block(path: Path, spec: Spec, block: int, kind: str) -> dict[str, Any]
     timed = [p for p in record["phases"] if p["phase"] in {"load", "query", "exchange"}]
     record |= {"ended": clock, "timed_s": round(sum(p["end"] - p["begin"] for p in timed), 3)}
     record["checks"] += _checks(spec, record, block)
-    _dump(path / "block.json", record)
+    dump(path / "block.json", record)
     return record
 
 
@@ -266,12 +255,9 @@ def _phase(
     record: dict[str, Any], variant: str, part: str, phase: str, times: tuple[float, float], **more: Any
 ) -> None:
     begin, end = times
-    noise = {"seconds": end - begin, "cpus": 8, "steal_s": 0.0, "foreign_s": 0.01, "iowait_s": 0.0,
-             "context_switches": 1000, "pressure_s": {"cpu": 0.1, "io": 0.0, "memory": 0.0}}  # fmt: skip
     record["phases"].append({
         "variant": variant, "part": part, "phase": phase, "query_type": "", "begin": round(begin, 6),
-        "end": round(end, 6), "exit": 0, "count": 0, "attempts": 1,
-        "client_user_s": round((end - begin) * 0.3, 3), "client_system_s": 0.1, "noise": noise,
+        "end": round(end, 6), "client_user_s": round((end - begin) * 0.3, 3), "client_system_s": 0.1,
     } | more)  # fmt: skip
 
 
@@ -313,10 +299,7 @@ class _Solo:
         self.phase("canary", clock, clock + 1.5)
         self.phase("start", clock + 1.5, clock + 1.5 + start_s)
         clock += 2.0 + start_s
-        solo: dict[str, Any] = {
-            "canary": {"cpu_s": 0.5, "memory_s": 0.5, "fsync_s": 0.2}, "sizes": {}, "drain_s": None,
-            "start_s": round(start_s, 6), "stop_s": None, "restarts": 0, "cpu_ns": {},
-        }  # fmt: skip
+        solo: dict[str, Any] = {"start_s": round(start_s, 6), "cpu_ns": {}}
         self.record["solo"][self.variant] = solo
         (self.path / "server.log").write_text("2026-11-20T14:24:11.652Z\tinfo\tapp/main.go:1\tstarted\n", "utf-8")
         if self.dead:
@@ -442,12 +425,9 @@ def _load_files(path: Path, samples: int, times: tuple[float, float], shape: Any
     ]  # fmt: skip
     head = "time,per. metric/s,metric total,overall metric/s,per. row/s,row total,overall row/s"
     (path / "load.csv").write_text("\n".join([head, *lines, *summary]) + "\n", encoding="utf-8")
-    (path / "load.stderr").write_text("", encoding="utf-8")
-    _dump(path / "load.json", {
-        "ResultFormatVersion": "0.1",
-        "RunnerConfig": {"batch-size": 10000, "workers": 4, "reporting-period": 1_000_000_000},
-        "StartTime": int(begin), "EndTime": int(begin + seconds), "DurationMillis": int(seconds * 1000),
-        "Totals": {"metricRate": mean, "rowRate": mean / 10},
+    dump(path / "load.json", {
+        "RunnerConfig": {"reporting-period": 1_000_000_000}, "DurationMillis": int(seconds * 1000),
+        "Totals": {"metricRate": mean},
     })  # fmt: skip
 
 
@@ -464,9 +444,8 @@ def _query_files(path: Path, query_type: str, count: int, rate: float, times: tu
         encoding="utf-8",
     )
     quantiles = {f"q{q}": mean * m for q, m in (("0", 0), ("50", 0.9), ("95", 2), ("99", 3), ("999", 5), ("100", 9))}
-    _dump(path / f"{query_type}.json", {
-        "ResultFormatVersion": "0.1", "RunnerConfig": {"Limit": count, "Workers": 4},
-        "StartTime": int(begin) * 1000, "EndTime": int(end) * 1000, "DurationMillis": int((end - begin) * 1000),
+    dump(path / f"{query_type}.json", {
+        "DurationMillis": int((end - begin) * 1000),
         "Totals": {"overallQuantiles": {"all_queries": quantiles}, "overallQueryRates": {"all_queries": rate}},
     })  # fmt: skip
 
@@ -497,16 +476,14 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
             lines.append(f"{query_type},{of[k]},{k},{orders[k]},{4000 + k % 7}," + ",".join(map(str, row)))
         seconds = float(sum(sum(one) for name, one in zip(spec.variants, columns, strict=True) if name in alive)) / 1e9
         per_op = {name: 1.6 * base_ns * spec.factor(name, "query_cpu") * math.exp(shift[name]) for name in alive}
-        different = spec.differences.get(record["block"]) == query_type
         for at in range(spec.sittings):
             m = int((of == at).sum())
             cpu = {name: per_op[name] * m * math.exp(sat[name][at]) for name in alive}
             types.append({
-                "query_type": query_type, "sitting": at, "exchanges": m, "compared": m, "differences": int(different),
-                "empty": 0, "errors": 0, "first_query": record["block"] * n, "seconds": round(seconds * m / n, 6),
+                "query_type": query_type, "sitting": at, "exchanges": m, "compared": m,
+                "seconds": round(seconds * m / n, 6),
                 "cpu_ns": {name: round(cpu[name]) for name in alive}, "client_cpu_ns": round(3e4 * m),
                 "instructions": {name: round(cpu[name] * 3) for name in alive} if spec.instructions else None,
-                "stopped": "",
                 "counters": {
                     name: {"rows_read": m * 4000.0 * spec.factor(name, "rows_read") * math.exp(shift[name]),
                            "index_searches": m * 3.0, "cache_requests": m * 10.0, "cache_misses": 0.0,
@@ -521,18 +498,9 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
     idle = {name: 4e6 * spec.factor(name, "idle") * float(draw.normal(1, 0.05)) for name in alive}
     _phase(record, "", "duel", "idle", (clock, clock + 1), query_type="after")
     _phase(record, "", "duel", "stop", (clock + 1, clock + 1.6))
-    started = {
-        "caches_deleted": True,
-        "restarts": 0,
-        "data_read_bytes": 5_000_000,
-        "idle_s": 1.1,
-        "idle_timeout": False,
-    }
     record["duel"] = {
-        "start": dict.fromkeys(alive, started),
         "sittings": spec.sittings,
-        "places": [{"sitting": at, "loading": False, "variant": name, "role": "server", "frames": 40 + at,
-                    "pages": 5000, "huge_file_bytes": 0, "huge_bytes": 0}
+        "places": [{"sitting": at, "variant": name, "role": "server", "frames": 40 + at}
                    for at in range(spec.sittings) for name in alive],
         "idle": [{"when": when, "seconds": 1.0, "cpu_ns": {name: round(idle[name]) for name in alive}}
                  for when in ("before", "after")],
@@ -545,12 +513,6 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
     record["ratios"] = {
         name: {"load_rate": -0.01, "duel_typical_ms": d, "duel_cpu_us": d} for name, d in ratios.items()
     }
-    if record["block"] in spec.differences:
-        _dump(path / "differences.json", [{
-            "query_type": spec.differences[record["block"]], "k": 7, "query": "/api/v1/query_range?query=max(cpu)",
-            "variants": alive[:2], "bodies": ['{"value":"1"}', '{"value":"2"}'],
-            "what": 'series {__name__="cpu"}: at 1749513600 the values are 1 and 2',
-        }])  # fmt: skip
     return clock + 1.6
 
 
@@ -657,10 +619,11 @@ def edit_plan(run: Path, **changes: Any) -> None:
 
 def edit(path: Path, **changes: Any) -> None:
     """Change fields of a JSON file."""
-    _dump(path, json.loads(path.read_text(encoding="utf-8")) | changes)
+    dump(path, json.loads(path.read_text(encoding="utf-8")) | changes)
 
 
-def _dump(path: Path, value: Any) -> None:
+def dump(path: Path, value: Any) -> None:
+    """Write a JSON file."""
     path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 

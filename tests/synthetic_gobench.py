@@ -3,23 +3,19 @@
 Every figure is the baseline's times a factor, and the times have a little noise drawn from a seed.
 """
 
-import json
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from synthetic import BLOCK_S, CLOCK, HOST, NOISE
+from synthetic import BLOCK_S, CLOCK, HOST, NOISE, dump
 
 from tsduel.core.plan import VERSION
 from tsduel.core.tables import BLOCKS_TSV, COINS
 
 # Unit as Go prints it -> the baseline's value.
 UNITS = {"ns/op": 1e5, "B/op": 2048.0, "allocs/op": 100.0}
-SECTION = {
-    "module": "example.org/m", "package": "./p", "bench": ".", "seconds": 1.0, "count": None, "cpu": None, "files": [],
-    "rename": [], "require": [], "units": {}, "pivot": None, "profile": [], "round_s": 600,
-}  # fmt: skip
+SECTION = {"module": "example.org/m", "package": "./p", "bench": "."}
 
 
 @dataclass(frozen=True)
@@ -50,15 +46,15 @@ def write_run(path: Path, spec: Spec, **changes: Any) -> Path:
     """Write plan, build and raw below `path`, the run's directory; `changes` are laid over the plan."""
     for part in ("plan", "build", "raw/host1"):
         (path / part).mkdir(parents=True, exist_ok=True)
-    _dump(path / "plan/experiment.json", _plan(path.name, spec) | changes)
-    _dump(path / "raw/host1.json", HOST)
+    dump(path / "plan/experiment.json", _plan(path.name, spec) | changes)
+    dump(path / "raw/host1.json", HOST)
     planned = [_planned(row, column, spec) for row in spec.rows for column in spec.columns or ("",)]
     calibration = {"cpu": 8, "rows": planned} | ({"columns": list(spec.columns)} if spec.columns else {})
-    _dump(path / "raw/host1/calibration.json", calibration)
+    dump(path / "raw/host1/calibration.json", calibration)
     for variant in spec.variants:
         version = spec.go_versions.get(variant, "go1.26.8")
         built = {"revision": f"{variant:0<40}", "go_version": version, "sha256": f"{variant:0<64}"}
-        _dump(path / f"build/{variant}.json", {"variant": variant} | built)
+        dump(path / f"build/{variant}.json", {"variant": variant} | built)
     draw = random.Random(1)  # noqa: S311 - the same figures each time, no secret
     lines = ["\t".join(BLOCKS_TSV)]
     for block in range(spec.blocks + 1):
@@ -123,7 +119,7 @@ def _write_block(
             for row in planned if ok and variant in row["names"] for check in ("bench_exit", "bench_result")
         ]  # fmt: skip
     failures = [{"variant": dead, "part": "bench", "phase": "bench", "message": message}] if dead else []
-    _dump(path / "block.json", {
+    dump(path / "block.json", {
         "schema": 1, "block": block, "cell": "", "host": "host1", "kind": kind, "order": list(order),
         "query_types": [], "status": "failed" if dead else "ok", "failures": failures, "void": "", "started": begin,
         "ended": begin + 60, "phases": phases, "solo": {}, "duel": None, "checks": checks,
@@ -138,7 +134,3 @@ def _printed(spec: Spec, at: int, row: dict[str, Any], variant: str, draw: rando
         values["ns/op"] *= draw.gauss(1.0, spec.noise)
     printed = "\t".join(f"{value:.6g} {unit}" for unit, value in values.items())
     return f"{spec.output}{row['names'][variant]}-8\t{row['count']}\t{printed}\nPASS\n"
-
-
-def _dump(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

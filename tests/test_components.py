@@ -30,10 +30,7 @@ def refused(variant):
 @pytest.mark.parametrize(
     ("variant", "sentence"),
     [
-        (parts(server=DIRECT, vmproxy=PROXY), "no component 'vmproxy'; allowed: vmauth, vmagent, server"),
         (parts(vmauth=PROXY), "components: 'server' is missing, and without it there is no victoriametrics"),
-        (DIRECT | {"role": "vmauth"}, "components: 'server' is missing"),
-        (parts(server=DIRECT) | {"flags": ["-a"]}, "either `components:` or `flags:`, which is of the short form"),
         (parts(server=DIRECT, vmagent=PROXY | {"flags": ["-remoteWrite.url=x"]}), "flags: -remoteWrite.url is ours"),
         (parts(server=DIRECT, vmagent=PROXY | {"files": {"../x": ""}}), "'../x' is not a plain name of a file"),
         (CLUSTER | {"ref": "v1", "flags": ["-a"]}, "flags: victoriametrics-cluster has several components"),

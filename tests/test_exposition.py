@@ -3,8 +3,6 @@
 import gzip
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tsduel.core.errors import UserError
 from tsduel.core.target import Counter
@@ -87,15 +85,6 @@ def test_difference_and_last_attempt():
     assert [difference(begin, end, counter) for counter in "abc"] == [4, 4, None]
     assert edge(found, "settle", "end") is None
     assert difference(begin, None, "a") is None
-
-
-@given(st.lists(st.floats(0, 1e15), min_size=1, max_size=5), st.booleans())
-def test_sums_are_exact_enough(values, tick):
-    """The sum over label values is that of the printed numbers, of edges and of ticks."""
-    counter = Counter(name="x_total", labels={"type": "a.*"})
-    lines = "".join(f'x_total{{type="a{i}"}} {value!r}\nx_total{{type="b{i}"}} 1\n' for i, value in enumerate(values))
-    (found,) = parse_snapshots(f"# snapshot 1 {'tick' if tick else 'edge load begin'}\n{lines}", {"x": counter})
-    assert found.values["x"] == pytest.approx(sum(values))
 
 
 def test_what_is_no_number_or_no_utf8_is_left_out(tmp_path):

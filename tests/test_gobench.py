@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import os
 import re
-import shutil
 
 import pytest
 from gomodule import BUILD, Module, Run
@@ -87,20 +86,6 @@ def test_keys_of_the_names_as_columns(run, module):
     assert rows["allocs/op", "Keys/size=4"]["candidate"] == "10"
     # One block is a screen.
     assert rows["allocs/op", "Keys/size=4"]["verdict"] == "inconclusive (n < 6)"
-
-
-def test_what_measured_nothing_ends_the_run_at_once(run, module):
-    """A required metric of zero, or a pattern without a benchmark: a sentence when it happens, and exit code 3."""
-    sides = {"baseline": module.plain, "candidate": module.plain}
-    run.plan(sides, gobench={"bench": "^BenchmarkReads$", "require": [{"metric": "empty/op"}]}, design={"blocks": 9})
-    run.build()
-    said = run.stage("run", expect=3)
-    assert "BenchmarkReads: empty/op is not there, or not above zero" in said
-    assert not (run.directory / "raw/host1/001").exists()
-    shutil.rmtree(run.directory)
-    run.plan(sides, gobench={"bench": "^BenchmarkNothing$"})
-    run.build()
-    assert "matches no benchmark of baseline; there are: BenchmarkKeys, BenchmarkReads" in run.stage("run", expect=3)
 
 
 @pytest.mark.parametrize(

@@ -143,20 +143,6 @@ def test_a_row_of_one_variant_only_is_not_comparable(tmp_path):
     assert "Names/100" not in (run / "stats/baseline.bench.txt").read_text()
 
 
-def test_what_lacks_what_is_required_has_no_value(tmp_path):
-    """A metric or a number in the output that is not above zero, once among several: kept out, not only marked."""
-    for rule, output in (({"metric": "", "output": "rows=([0-9]+)"}, "rows=7\nrows=0\n"), ({"metric": "hits/op"}, "")):
-        run = synthetic_gobench.write_run(
-            tmp_path / str(bool(output)), synthetic_gobench.Spec(go={"require": [rule]}, output=output)
-        )
-        tidy.main(run)
-        assert lines(run, "measurements") == []
-    fine = synthetic_gobench.Spec(go={"require": [{"output": "rows=([0-9]+)"}]}, output="rows=7\n")
-    run = synthetic_gobench.write_run(tmp_path / "fine", fine)
-    tidy.main(run)
-    assert lines(run, "measurements")
-
-
 def test_directions_come_from_the_text_and_from_the_experiment(tmp_path):
     """A unit of the benchmark's own is judged once somebody says which direction is better; the experiment wins."""
     given = {"units": {"ns/op": 1e5, "hits/op": 10.0, "rows/op": 5.0}, "output": "Unit rows/op better=higher\n"}

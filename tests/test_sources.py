@@ -115,9 +115,9 @@ def test_git_resolves_every_kind_of_reference(repository, as_url, tmp_path, monk
             resolved(missing)
 
 
-@pytest.mark.parametrize("repo", ["", "/nonexistent/place", "file:///nonexistent/place"])
+@pytest.mark.parametrize("repo", ["/nonexistent/place", "file:///nonexistent/place"])
 def test_git_without_a_repository_is_a_sentence(repo):
-    """A missing, wrong or unreadable repository is named."""
+    """A wrong or unreadable repository is named."""
     with pytest.raises(UserError, match=r"variant v: .*repo:"):
         resolve("git", ref="main", repo=repo)
 

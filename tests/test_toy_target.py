@@ -56,6 +56,7 @@ def test_what_it_cannot_do_is_refused(tmp_path, monkeypatch):
                 {"variants": {"baseline": side, "candidate": side | {"flags": ["--port=1"]}}},
                 "flags: --port is ours",
             ),
+            ({"profile": "cpu"}, "toy has no pprof endpoint, and nothing else says here where its time goes"),
         ):
             with pytest.raises(UserError) as caught:
                 read.validate(data | changes, "toy.yml")

@@ -147,8 +147,6 @@ def _names(location: str) -> list[str]:
 def _git(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
     ref, repo = asked.ref, asked.repo
     _check_ref(ref, variant)
-    if not repo or repo.startswith("-"):
-        raise UserError(f"variant {variant}: 'source: git' needs 'repo:', a URL or the path of a repository")
     location = absolute_location(repo)
     is_path = location.startswith("/")
     if is_path and run(["git", "-C", location, "rev-parse", "--git-dir"]).returncode != 0:
@@ -188,8 +186,6 @@ def _local_changes(path: Path) -> str:
 
 
 def _path(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
-    if not asked.path:
-        raise UserError(f"variant {variant}: 'source: path' needs 'path:', the directory of a checkout")
     checkout = Path(absolute_location(asked.path))
     if not checkout.is_dir():
         beside = [entry.name for entry in checkout.parent.glob("*") if entry.is_dir()]
@@ -207,9 +203,11 @@ def _path(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
 
 
 def _binary(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
-    file, path = Path(absolute_location(asked.path)), asked.path
-    if not path or not file.is_file() or not os.access(file, os.X_OK):
-        raise UserError(f"variant {variant}: '{path}' is no executable file; 'source: binary' needs 'path:' of one")
+    file = Path(absolute_location(asked.path))
+    if not file.is_file() or not os.access(file, os.X_OK):
+        raise UserError(
+            f"variant {variant}: '{asked.path}' is no executable file; 'source: binary' needs 'path:' of one"
+        )
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     label = f"{file.name}@{digest[:SHOWN]}"

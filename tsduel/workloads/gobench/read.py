@@ -5,13 +5,12 @@ ratio the mean over the pairs of runs, with a standard error. Units have benchst
 """
 
 import math
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tsduel.core.errors import UserError
+from tsduel.core import files
 from tsduel.core.metrics import Metric
 from tsduel.core.record import BENCH, Block
 from tsduel.core.rundir import Run
@@ -23,7 +22,7 @@ _Runs = dict[tuple[str, str, str], list[float]]  # by unit, row and variant, in 
 
 
 def read_block(run: Run, block: Block) -> Reading:
-    """Read a block. A benchmark gives no value if it failed, was skipped, or lacks a figure of `require:`."""
+    """Read a block. A variant of which a benchmark failed gives no value; the host checks what each one printed."""
     reading = Reading()
     calibration = run.of_host(block.host, "calibration.json")
     runs: _Runs = defaultdict(list)
@@ -33,7 +32,7 @@ def read_block(run: Run, block: Block) -> Reading:
         if path.exists():
             reading.better |= parse.units(path.read_text(encoding="utf-8", errors="replace"))
         if block.kind != "warmup" and not failed & {"", variant}:
-            for row, column, printed in _results(run, block, variant, calibration):
+            for row, column, printed in _results(block, variant, calibration):
                 for unit, value in printed.items():
                     runs[unit, row, column or variant].append(value)
     units = run.plan.gobench.units if run.plan.gobench else {}
@@ -49,44 +48,22 @@ def read_block(run: Run, block: Block) -> Reading:
 
 
 def _results(
-    run: Run, block: Block, variant: str, calibration: Mapping[str, Any]
+    block: Block, variant: str, calibration: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, Mapping[str, float]]]:
     """Yield row, column ("" unless pivoted) and values of each run of each benchmark of a variant."""
     file, index = (block.path / variant / name for name in ("bench.txt", "outputs.tsv"))
-    for path in (file, index):
-        if not path.exists():
-            raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole")
-    whole, suffix = file.read_bytes(), "" if calibration["cpu"] == 1 else f"-{calibration['cpu']}"
+    with files.reading(file, "output of benchmarks"):
+        whole = file.read_bytes()
+    suffix = "" if calibration["cpu"] == 1 else f"-{calibration['cpu']}"
     planned = {row["row"]: row for row in calibration.get("rows") or []}
-    for line in index.read_text(encoding="utf-8").splitlines():
+    with files.reading(index, "table of outputs"):
+        lines = index.read_text(encoding="utf-8").splitlines()
+    for line in lines:
         row, begin, end = line.rsplit("\t", 2)
-        text = whole[int(begin) : int(end)].decode("utf-8", errors="replace")
-        name = f"{planned[row]['names'][variant]}{suffix}"
-        results = [result for result in parse.results(text) if result.name == name]
-        # The host's checks only mark results that may not be compared; here they are left out.
-        if len(results) == 1 and _has_required(run, text, results[0].values):
-            cell = planned[row].get("cell") or {"row": row, "column": ""}
-            yield cell["row"], cell["column"], results[0].values
-
-
-def _has_required(run: Run, text: str, values: Mapping[str, float]) -> bool:
-    """Return whether everything in `require:` is there and above zero, every time that it is printed."""
-    for rule in run.plan.gobench.require if run.plan.gobench else ():
-        seen = [values.get(parse.tidy_unit(rule.metric)[0], 0.0)] if rule.metric else _numbers(rule.output, text)
-        if min(seen, default=0.0) <= 0:
-            return False
-    return True
-
-
-def _numbers(pattern: str, text: str) -> list[float]:
-    """Return the number of each match, 0 for a match that is no number."""
-    numbers = []
-    for match in re.findall(pattern, text, re.MULTILINE):
-        try:
-            numbers.append(float(match))
-        except ValueError:
-            numbers.append(0.0)
-    return numbers
+        name, cell = f"{planned[row]['names'][variant]}{suffix}", planned[row].get("cell") or {"row": row, "column": ""}
+        for result in parse.results(whole[int(begin) : int(end)].decode("utf-8", errors="replace")):
+            if result.name == name:
+                yield cell["row"], cell["column"], result.values
 
 
 def rows(run: Run) -> list[str]:

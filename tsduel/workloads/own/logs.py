@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tsduel.core.errors import UserError
 from tsduel.core.wording import number_of
-from tsduel.workloads.own.query import Asked, Query, Template, read_text, span, unique
+from tsduel.workloads.own.query import Asked, Query, RefusedError, Template, read_text, span, unique
 
 MOST = 15
 """Queries of a log with a type of their own."""
@@ -30,10 +30,6 @@ class _Request:
     length_s: float
     step_s: float
     times: int = 1
-
-
-class _RefusedError(Exception):
-    """Why a line cannot be replayed."""
 
 
 def read(path: str) -> Asked:
@@ -52,7 +48,7 @@ def read(path: str) -> Asked:
     for number, line in lines:
         try:
             found.append(read_line(line, number))
-        except _RefusedError as why:
+        except RefusedError as why:
             refused[str(why)] += 1
             first.setdefault(str(why), number)
     if read_line is _top:  # a query is in several of the lists
@@ -102,7 +98,7 @@ def _top(line: str, number: int) -> _Request:
     """Read an entry of VictoriaMetrics' top queries."""
     entry = _json(line)
     if not isinstance(entry, dict) or not entry.get("query"):
-        raise _RefusedError("it has no query")
+        raise RefusedError("it has no query")
     length_s, times = _number(entry.get("timeRangeSeconds", 0)), int(_number(entry.get("count", 1)))
     return _Request(number, str(entry["query"]), math.nan, length_s, max(1.0, length_s // 240), max(1, times))
 
@@ -112,10 +108,10 @@ def _line(line: str, number: int) -> _Request:
         return _path(line, number)
     entry = _json(line)
     if not isinstance(entry, dict):
-        raise _RefusedError("it is cut off, and no JSON")
+        raise RefusedError("it is cut off, and no JSON")
     params = entry.get("params")
     if not isinstance(params, dict) or not params.get("query"):
-        raise _RefusedError("it has no params.query, and is no line of Prometheus' query log")
+        raise RefusedError("it has no params.query, and is no line of Prometheus' query log")
     begin, end = _time(params.get("start")), _time(params.get("end"))
     return _request(number, str(params["query"]), begin, end, _number(params.get("step") or 0))
 
@@ -125,13 +121,13 @@ def _path(line: str, number: int) -> _Request:
     try:
         parts = urlsplit(path)
     except ValueError as error:
-        raise _RefusedError(f"it is no URL ({error})") from None
+        raise RefusedError(f"it is no URL ({error})") from None
     if not path or not parts.path.endswith(PATHS):
         kind = parts.path or "no path of a request"
-        raise _RefusedError(f"{kind[:60]} is no query of Prometheus' API ({', '.join(PATHS)})")
+        raise RefusedError(f"{kind[:60]} is no query of Prometheus' API ({', '.join(PATHS)})")
     arguments = {name: values[0] for name, values in parse_qs(parts.query).items()}
     if not arguments.get("query"):
-        raise _RefusedError("the request has no argument `query`")
+        raise RefusedError("the request has no argument `query`")
     if parts.path.endswith(PATHS[0]):
         at = _time(arguments.get("time"))
         return _request(number, arguments["query"], at, at, 0.0)
@@ -142,7 +138,7 @@ def _path(line: str, number: int) -> _Request:
 def _request(number: int, text: str, begin: float, end: float, step_s: float) -> _Request:
     length_s = end - begin if end == end and begin == begin else 0.0  # noqa: PLR0124 - nan
     if length_s < 0:
-        raise _RefusedError("its end lies before its start")
+        raise RefusedError("its end lies before its start")
     return _Request(number, text, end, length_s, step_s or _STEP_S)
 
 
@@ -152,7 +148,7 @@ def _number(value: object) -> float:
     except ValueError:
         found = span(str(value))
     if not 0 <= found < math.inf:
-        raise _RefusedError(f"{str(value)[:40]!r} is no number of seconds")
+        raise RefusedError(f"{str(value)[:40]!r} is no number of seconds")
     return found
 
 
@@ -162,9 +158,9 @@ def _time(value: object) -> float:
         return math.nan
     try:
         return _number(value)
-    except _RefusedError:
+    except RefusedError:
         pass
     try:
         return datetime.fromisoformat(str(value)).timestamp()
     except (ValueError, OverflowError):
-        raise _RefusedError(f"{str(value)[:40]!r} is no time") from None
+        raise RefusedError(f"{str(value)[:40]!r} is no time") from None

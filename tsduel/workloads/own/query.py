@@ -55,6 +55,10 @@ class Asked:
     left_out: tuple[str, ...] = ()
 
 
+class RefusedError(Exception):
+    """Why a line of a log cannot be replayed, or a query cannot be asked of the data."""
+
+
 def seconds(text: object, where: str) -> float:
     """Return the seconds of 30s, 5m or 1h30m; a UserError unless they are more than 0."""
     if not 0 < (total := span(str(text))) < math.inf:

@@ -13,7 +13,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.metrics import MIX
 from tsduel.core.wording import number_of
 from tsduel.workloads.own import expression
-from tsduel.workloads.own.query import Asked, Query, Template
+from tsduel.workloads.own.query import Asked, Query, RefusedError, Template
 
 MOST = 2000
 """Different requests of a type; after the last one follows the first."""
@@ -40,10 +40,6 @@ class Data:
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class _RefusedError(Exception):
-    """Why a query cannot be asked of the data."""
-
-
 def settled(asked: Asked, data: Data, *, leave_out: bool) -> Asked:
     """Check every query against the data.
 
@@ -57,7 +53,7 @@ def settled(asked: Asked, data: Data, *, leave_out: bool) -> Asked:
             try:
                 _check(template, data)
                 templates.append(template)
-            except _RefusedError as why:
+            except RefusedError as why:
                 if not leave_out:
                     raise UserError(f"{query.where}: {query.name} {why}") from None
                 refused.setdefault(str(why), []).append(query)
@@ -78,16 +74,16 @@ def settled(asked: Asked, data: Data, *, leave_out: bool) -> Asked:
 def _check(template: Template, data: Data) -> None:
     known = _known(template, data)
     if known.wrong:
-        raise _RefusedError(known.wrong)
+        raise RefusedError(known.wrong)
     unknown = [name for name in known.metrics if data.metrics and name not in data.metrics]
     if unknown:
         some = ", ".join(data.metrics[:3])
-        raise _RefusedError(
+        raise RefusedError(
             f"reads {unknown[0]}, which the data does not have; it has {len(data.metrics)} names, like {some}"
         )
     reads_s = template.length_s + known.back_s[1]
     if reads_s >= data.end - data.start:
-        raise _RefusedError(
+        raise RefusedError(
             f"reads {reads_s:,.0f} s, and the data's window has {data.end - data.start:,.0f} s "
             "(workload.start, workload.end): make the one shorter or the other longer"
         )
@@ -150,7 +146,7 @@ def _filled(text: str, data: Data, draw: random.Random, window: tuple[float, flo
             return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         values = _values(name, data)
         if not 0 < count <= len(values):
-            raise _RefusedError(f"wants {count} values of {match[0]}, and there are {len(values)}")
+            raise RefusedError(f"wants {count} values of {match[0]}, and there are {len(values)}")
         return "|".join(_drawn(values, count, draw))
 
     return _PLACEHOLDER.sub(value, text)
@@ -167,7 +163,7 @@ def _values(name: str, data: Data) -> Sequence[str] | range:
     for label in HOSTS if name in {"host", "hosts"} else (name,):
         if values := [value for value in data.labels.get(label, ()) if not _TO_ESCAPE.search(value)]:
             return values
-    raise _RefusedError(
+    raise RefusedError(
         f"has the placeholder {{{{{name}}}}} without values: write `values: {{{name}: [a, b]}}` in the file of queries"
     )
 

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tsduel.core import files
-from tsduel.core.metrics import ALL, GEOMEAN, METRICS, MIX
+from tsduel.core.metrics import ALL, EXCHANGE, GEOMEAN, METRICS, MIX
 from tsduel.core.record import Block, DuelLoad, DuelType, after
 from tsduel.workloads.measured import PairedRatio, Reading
 
@@ -35,13 +35,10 @@ Estimate = tuple[float, float | None]
 TRIM = 0.1
 CLOCKS = (("duel_cpu_us", "cpu_ns", 1e3), ("duel_instructions", "instructions", 1.0))
 """Metric, attribute of DuelType, and how many of the field's units make the metric's unit."""
-COUNTERS = (
-    ("duel_rows_read", "rows_read", 1.0),
-    ("duel_index_searches", "index_searches", 1.0),
-    ("duel_cache_requests", "cache_requests", 1.0),
-    ("duel_cache_misses", "cache_misses", 1.0),
-    ("duel_gc_cpu_us", "gc_cpu", 1e-6),
-)
+COUNTERS = tuple(
+    (metric.name, metric.counter, 1e-6 if metric.unit == "us" else 1.0)
+    for metric in METRICS.values() if metric.counter and metric.phase == EXCHANGE
+)  # fmt: skip
 """The same of the database's counters, by our names."""
 PERCENTILES = (("duel_p50_ms", 0.5), ("duel_p95_ms", 0.95), ("duel_p99_ms", 0.99))
 
@@ -70,14 +67,12 @@ def ratio_of_sums(baseline: Times, candidate: Times) -> Estimate:
     return math.log(c / b), float((candidate / c - baseline / b).std(ddof=1)) / math.sqrt(n)
 
 
-def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
-    """Add the figures of a block's duel. A variant that failed in the block has none."""
+def read_duel(figures: "Figures") -> None:
+    """Add the figures of a block's duel."""
+    block, alive = figures.block, figures.alive
     duel = block.duel
-    failed = {failure.variant for failure in block.failures}
-    if duel is None or "" in failed or block.void:
+    if duel is None:
         return
-    alive = [name for name in variants if name not in failed]
-    figures = Figures(block, variants[0], alive, into)
     for query_type, times in read_exchanges(block.path / "duel/exchanges.csv.gz", alive).items():
         figures.times(query_type, times)
     figures.mean_over_types(("duel_typical_ms", "duel_total_ms"))
@@ -104,21 +99,21 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
         figures.values("duel_idle_cpu_ms", "", sums([idle.cpu_ns for idle in duel.idle]), seconds * 1e6)
     figures.values("duel_rss_bytes", "", duel.rss_bytes, 1.0)
     if duel.load:
-        _load(block, duel.load, alive, figures, into)
+        _load(duel.load, figures)
 
 
-def _load(block: Block, load: Sequence[DuelLoad], alive: Sequence[str], figures: "Figures", into: Reading) -> None:
+def _load(load: Sequence[DuelLoad], figures: "Figures") -> None:
     """Add the figures of batches sent to each variant in turn."""
     # No line is in the file if a variant did not even accept a connection.
-    batches = read_exchanges(block.path / "duel/load.csv.gz", alive).get("", {})
+    batches = read_exchanges(figures.block.path / "duel/load.csv.gz", figures.alive).get("", {})
     figures.typical("duel_load_typical_ms", "", batches)
     for metric, clock in (("duel_load_cpu_us", "drained_cpu_ns"), ("duel_load_acknowledged_cpu_us", "cpu_ns")):
         figures.per_operation(metric, "", [(part.sitting, getattr(part, clock), part.samples) for part in load], 1e3)
     figures.by_role("duel_load_role_cpu_us", [(part.sitting, part.cpu_ns_by_role, part.samples) for part in load], 1e3)
-    if not any(measured.metric == "rss_peak_bytes" for measured in into.measurements):  # no variant loaded alone
+    if not any(one.metric == "rss_peak_bytes" for one in figures.into.measurements):  # no variant loaded alone
         peaks = {
             name: max(part.rss_peak_bytes[name] for part in load)
-            for name in alive
+            for name in figures.alive
             if all(name in part.rss_peak_bytes for part in load)
         }
         figures.values("rss_peak_bytes", "", peaks, 1.0)
@@ -168,7 +163,7 @@ def sums(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 @dataclass
 class Figures:
-    """Adds values of the variants that are alive in a block, and ratios to the baseline if it is alive."""
+    """Adds values of the variants that did not fail in a block, and ratios to the baseline if it did not fail."""
 
     block: Block
     baseline: str

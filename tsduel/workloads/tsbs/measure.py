@@ -42,8 +42,7 @@ class RawSolo:
     cpu_s: dict[str, float]
     load: LoadOutput | None
     load_results: LoadResults | None
-    queries: dict[str, QueryOutput]
-    query_results: dict[str, QueryResults]
+    queries: dict[str, tuple[QueryOutput, QueryResults]]
     snapshots: list[Snapshot]
     roles: Sequence[str]
     """Roles of its components; empty if every variant of the run has one component."""
@@ -85,7 +84,6 @@ def read_solo(block: Block, variant: Variant, plan: Plan) -> RawSolo:
         [parsed(directory / f"{name}.json", tsbs.parse_load_json) for name in names],
         [client.began_ms / 1e3 for client in record.clients],
     )
-    types = plan.query_types
     # Snapshots of the duel are in the same file.
     end = max((p.end for p in block.phases if (p.variant, p.part) == (variant.name, SOLO)), default=block.ended)
     return RawSolo(
@@ -96,10 +94,10 @@ def read_solo(block: Block, variant: Variant, plan: Plan) -> RawSolo:
         load=load,
         load_results=load_results,
         queries={
-            t: output for t in types if (output := parsed(directory / f"query/{t}.stdout", tsbs.parse_query_stdout))
-        },
-        query_results={
-            t: result for t in types if (result := parsed(directory / f"query/{t}.json", tsbs.parse_query_json))
+            name: (output, results)
+            for name in plan.query_types
+            if (output := parsed(directory / f"query/{name}.stdout", tsbs.parse_query_stdout))
+            and (results := parsed(directory / f"query/{name}.json", tsbs.parse_query_json))
         },
         snapshots=[snapshot for snapshot in snapshots if snapshot.epoch <= end],
         roles=roles,
@@ -110,7 +108,7 @@ def read_solo(block: Block, variant: Variant, plan: Plan) -> RawSolo:
 def measure(raw: RawSolo) -> Iterator[Value]:
     """Yield every metric that can be computed from a variant's solo part, None if it is missing."""
     yield from (*_load(raw), *_grown(raw), *_whole(raw), *_by_role(raw))
-    for query_type in dict.fromkeys([*raw.query_results, *raw.queries]):
+    for query_type in raw.queries:
         yield from _query(raw, query_type)
 
 
@@ -149,24 +147,20 @@ def _grown(raw: RawSolo) -> Iterator[Value]:
 
 
 def _query(raw: RawSolo, query_type: str) -> Iterator[Value]:
-    results, output = raw.query_results.get(query_type), raw.queries.get(query_type)
-    quantiles = results.quantiles_ms if results else {"q50": output.median_ms} if output else {}
+    output, results = raw.queries[query_type]
     values: dict[str, float | None] = {
-        "query_rate": results.rate if results else output.rate if output else None,
-        "query_seconds": results.seconds if results else output.wall_s if output else None,
-        "query_p50_ms": quantiles.get("q50"),
-        "query_p95_ms": quantiles.get("q95"),
+        "query_rate": results.rate,
+        "query_seconds": results.seconds,
+        "query_p50_ms": results.quantiles_ms.get("q50"),
+        "query_p95_ms": results.quantiles_ms.get("q95"),
+        # The p99 of fewer requests is the time of a few of them.
+        "query_p99_ms": results.quantiles_ms.get("q99") if output.count >= P99_FROM else None,
+        "query_p999_ms": results.quantiles_ms.get("q999") if output.count >= P999_FROM else None,
+        "query_mean_ms": tsbs.precise_mean_ms(output),
+        **{f"query_{name}": getattr(output, name) for name in ("min_ms", "max_ms", "stddev_ms", "count")},
+        "query_cpu_seconds": raw.cpu_s.get(f"query:{query_type}"),
+        "query_client_cpu_seconds": client_cpu_s(raw.phase("query", query_type)),
     }
-    if output is not None:
-        values |= {
-            "query_mean_ms": tsbs.precise_mean_ms(output),
-            **{f"query_{name}": getattr(output, name) for name in ("min_ms", "max_ms", "stddev_ms", "count")},
-            # The p99 of fewer requests is the time of a few of them.
-            "query_p99_ms": quantiles.get("q99") if output.count >= P99_FROM else None,
-            "query_p999_ms": quantiles.get("q999") if output.count >= P999_FROM else None,
-        }
-    values["query_cpu_seconds"] = raw.cpu_s.get(f"query:{query_type}")
-    values["query_client_cpu_seconds"] = client_cpu_s(raw.phase("query", query_type))
     yield from ((metric, query_type, value) for metric, value in values.items())
 
 

@@ -5,7 +5,8 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 from tsduel.core import plan as planned
 from tsduel.core.sections import QuerySettings, WorkloadAsked
@@ -22,19 +23,13 @@ FILE = "requests.txt.gz"
 _INSTANT_REACH_S = 1800
 
 
-@dataclass(frozen=True)
-class Planned:
-    """The query types of a plan, those over the windows of an upgrade, and why queries were left out."""
-
-    types: tuple[QueryType, ...]
-    windowed: tuple[QueryType, ...] = ()
-    left_out: tuple[str, ...] = ()
-
-
 def planned_types(
     queries: QuerySettings, workload: WorkloadAsked, target: Target, count: int, *, upgrades: bool
-) -> Planned:
-    """Return the types of the user's queries, each file with `count` requests: after the last one follows the first."""
+) -> dict[str, Any]:
+    """Return `types`, `windowed` and `left_out` of a plan's queries.
+
+    Each file has `count` requests: after the last one follows the first.
+    """
     made, left_out = _made(queries, workload, target, upgrades=upgrades)
     over = {
         window: tuple(
@@ -42,7 +37,8 @@ def planned_types(
         )
         for window, types in made.items()
     }
-    return Planned(over.pop(""), tuple(itertools.chain.from_iterable(over.values())), left_out)
+    types = over.pop("")
+    return {"types": types, "windowed": tuple(itertools.chain.from_iterable(over.values())), "left_out": left_out}
 
 
 def _made(

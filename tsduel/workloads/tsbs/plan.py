@@ -79,25 +79,18 @@ class TsbsPlanned(Planned):
                 experiment.queries, work, used[0].target, count, upgrades=experiment.upgrades
             )
         else:
-            mine = own_types.Planned(
-                tuple(
-                    _query_type(experiment, name, at, queried, used) for at, name in enumerate(experiment.queries.types)
-                ),
-                tuple(_windowed(experiment, queried, used)) if experiment.upgrades else (),
-            )
+            types = enumerate(experiment.queries.types)
+            mine = {
+                "types": tuple(_query_type(experiment, name, at, queried, used) for at, name in types),
+                "windowed": tuple(_windowed(experiment, queried, used)) if experiment.upgrades else (),
+            }
         counters = experiment.duel.counters or ("duel" if experiment.queries.cache == "as-loaded" else "type")
         all_data = {"load": True, "load_s": None} if experiment.loads_in_turn else {}
         return {
             "tsbs": planned.Tsbs(version=TSBS_VERSION),
             "targets": targets,
             "workload": workload,
-            "queries": Queries(
-                **experiment.queries.model_dump(exclude={"types", "shared_seed"}),
-                types=mine.types,
-                alike=alike,
-                windowed=mine.windowed,
-                left_out=mine.left_out,
-            ),
+            "queries": Queries(**experiment.queries.model_dump(exclude={"types", "shared_seed"}), **mine, alike=alike),
             "duel": experiment.duel.model_copy(update={"counters": counters} | all_data),
             "settle": experiment.settle,
             "mixed": _mixed(experiment, used),

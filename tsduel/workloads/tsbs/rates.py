@@ -11,19 +11,17 @@ from pathlib import Path
 
 from tsduel.core import files
 from tsduel.core.plan import Plan
-from tsduel.core.record import CAPACITY, MIXED, Block, RatePhase
-from tsduel.workloads.measured import Reading
+from tsduel.core.record import CAPACITY, MIXED, RatePhase
+from tsduel.workloads.tsbs.exchanges import Figures
 
 _COUNTERS = {"mixed_merges": "merges", "mixed_rows_merged": "rows_merged", "mixed_slow_inserts": "slow_inserts"}
 
 
-def read_rates(block: Block, plan: Plan, into: Reading) -> None:
-    """Add the figures of a block's parts at fixed rates. A variant that failed in the block has none."""
-    failed = {failure.variant for failure in block.failures}
-    if "" in failed or block.void:
-        return
+def read_rates(figures: Figures, plan: Plan) -> None:
+    """Add the figures of a block's parts at fixed rates."""
+    block, into = figures.block, figures.into
     for part, records in ((MIXED, block.mixed), (CAPACITY, block.capacity)):
-        for variant in records.keys() - failed:
+        for variant in (name for name in figures.alive if name in records):
             phases = records[variant].phases
             good = {stream.rate for phase in phases if not phase.void for stream in phase.streams}
             for key, counts in read_counts(block.path / variant / f"{part}.csv.gz").items():

@@ -7,7 +7,7 @@ from tsduel.core.metrics import METRICS, Better, Metric
 from tsduel.core.record import DUEL, Block
 from tsduel.core.rundir import Run
 from tsduel.workloads.measured import Reading
-from tsduel.workloads.tsbs.exchanges import read_duel
+from tsduel.workloads.tsbs.exchanges import Figures, read_duel
 from tsduel.workloads.tsbs.measure import measure, read_solo
 from tsduel.workloads.tsbs.rates import read_rates
 from tsduel.workloads.tsbs.series import points
@@ -26,10 +26,13 @@ _UNIT_IN_NAME = re.compile(r"_(seconds|ms|us|bytes)$")
 
 def read_block(run: Run, block: Block) -> Reading:
     """Read one block; a variant that failed gives its figures from before that."""
-    reading = Reading()
+    reading, failed = Reading(), {failure.variant for failure in block.failures}
+    figures = Figures(block, run.variants[0], [name for name in run.variants if name not in failed], reading)
+    is_whole = "" not in failed and not block.void
     if run.plan.design.start_from == "baseline":
         # Only the baseline loaded data, so its load is not compared.
-        read_upgrade(block, run.variants, reading)
+        if is_whole:
+            read_upgrade(figures, run.variants)
         return reading
     for variant in run.variants:
         if variant in block.solo:
@@ -39,8 +42,9 @@ def read_block(run: Run, block: Block) -> Reading:
             kept = (value for value in measure(raw) if not run.plan.loads_in_turn or METRICS[value[0]].phase == phase)
             reading.add(variant, kept)
             reading.points += points(raw)
-    read_duel(block, run.variants, reading)
-    read_rates(block, run.plan, reading)
+    if is_whole:
+        read_duel(figures)
+        read_rates(figures, run.plan)
     return reading
 
 

@@ -1,10 +1,10 @@
 """A block of variants that start on the baseline's data (design.start_from) -> measurements and ratios."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tsduel.core.metrics import ALL
 from tsduel.core.record import UPGRADE, Block, Upgrade
-from tsduel.workloads.measured import Reading
 from tsduel.workloads.tsbs.exchanges import Figures, read_exchanges, whole
 from tsduel.workloads.tsbs.measure import parsed
 from tsduel.workloads.tsbs.output import parse_load_json
@@ -13,19 +13,19 @@ STATES = {"": "right_after", "half": "half", "new": "new"}
 """Maps the suffix after @ in a query type's name to the state; types over the first data have no suffix."""
 
 
-def read_upgrade(block: Block, variants: Sequence[str], into: Reading) -> None:
+def read_upgrade(figures: Figures, variants: Sequence[str]) -> None:
     """Add the figures of a block; of a variant that failed, or did not start, those from before that."""
-    upgrade, failed = block.upgrade, {failure.variant for failure in block.failures}
-    if upgrade is None or "" in failed or block.void:
+    block, upgrade = figures.block, figures.block.upgrade
+    if upgrade is None:
         return
     for name in variants:
-        into.add(name, _alone(block, upgrade, name))
-    failed |= {name for name, start in upgrade.start.items() if start.refused}
-    alive = [name for name in variants if name not in failed]
+        figures.into.add(name, _alone(block, upgrade, name))
+    refused = {name for name, start in upgrade.start.items() if start.refused}
+    alive = [name for name in figures.alive if name not in refused]
+    figures = replace(figures, alive=alive)
     for phase, duel in (("before", upgrade.before), ("after", upgrade.after)):
-        if duel is None or variants[0] in failed:
+        if duel is None or figures.baseline not in alive:
             continue
-        figures = Figures(block, variants[0], alive, into)
         for name, times in read_exchanges(block.path / f"upgrade/{phase}/exchanges.csv.gz", alive).items():
             query_type, _, window = name.partition("@")
             figures.typical(f"upgrade_{STATES[window]}_typical_ms", query_type, times)
