@@ -58,6 +58,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+var allocs, _ = strconv.Atoi(os.Getenv("ALLOCS")) // of the revision
+
 func BenchmarkWork(b *testing.B) {
 	b.Run("spin", func(b *testing.B) {
 		for range b.N { spin(1000) }
@@ -65,10 +67,10 @@ func BenchmarkWork(b *testing.B) {
 	b.Run("alloc", func(b *testing.B) {
 		for range b.N {
 			kept = kept[:0]
-			for range ALLOCS { kept = append(kept, make([]byte, 1024)) }
+			for range allocs { kept = append(kept, make([]byte, 1024)) }
 		}
 	})
-	if ALLOCS > 10 {
+	if allocs > 10 {
 		b.Run("new", func(b *testing.B) { for range b.N { spin(10) } })
 	}
 }
@@ -106,30 +108,26 @@ func BenchmarkSleeps(b *testing.B) { time.Sleep(time.Hour) }
 func BenchmarkSpins(b *testing.B)  { for { spin(1000) } }
 `
 
-// built is the directory of the binaries, "" before they are built.
+// built is the directory of the test binary, "" before it is built.
 var built string
 
-// binaries are the test binaries of two revisions, which differ in ALLOCS.
-var binaries = sync.OnceValues(func() (found map[int]string, err error) {
-	root, err := os.MkdirTemp("", "gobench-")
-	built, found = root, map[int]string{}
-	for _, allocs := range []int{10, 11} {
-		source, out := filepath.Join(root, "source"), filepath.Join(root, strconv.Itoa(allocs))
-		for path, text := range map[string]string{
-			filepath.Join(source, "go.mod"):                 "module example.org/small\n\ngo 1.24\n",
-			filepath.Join(source, "work", "work_test.go"):   strings.ReplaceAll(small, "ALLOCS", strconv.Itoa(allocs)),
-			filepath.Join(out, "files/work/testdata/input"): "four\n",
-		} {
-			err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
-		}
-		found[allocs] = filepath.Join(out, "binary")
-		build := exec.Command("go", "test", "-vet=off", "-ldflags=-s -w", "-c", "-o", found[allocs], "./work")
-		build.Dir = source
-		if said, wrong := build.CombinedOutput(); wrong != nil {
-			err = errors.Join(err, wrong, errors.New(string(said)))
-		}
+// binary is the test binary of both revisions, which differ in ALLOCS.
+var binary = sync.OnceValues(func() (path string, err error) {
+	built, err = os.MkdirTemp("", "gobench-")
+	source, path := filepath.Join(built, "source"), filepath.Join(built, "binary")
+	for path, text := range map[string]string{
+		filepath.Join(source, "go.mod"):                   "module example.org/small\n\ngo 1.24\n",
+		filepath.Join(source, "work", "work_test.go"):     small,
+		filepath.Join(built, "files/work/testdata/input"): "four\n",
+	} {
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
 	}
-	return found, err
+	build := exec.Command("go", "test", "-vet=off", "-ldflags=-s -w", "-c", "-o", path, "./work")
+	build.Dir = source
+	if said, wrong := build.CombinedOutput(); wrong != nil {
+		err = errors.Join(err, wrong, errors.New(string(said)))
+	}
+	return path, err
 })
 
 func TestMain(m *testing.M) {
@@ -153,7 +151,7 @@ func newRun(t *testing.T, bench string, allocs ...int) *run {
 		t.Skip("it starts benchmarks")
 	}
 	t.Setenv("GOGC", "50") // nothing of ours may shape what is measured
-	found, err := binaries()
+	path, err := binary()
 	must(t, err)
 	plan := &record.Plan{Kind: "gobench", GoBench: &record.GoBench{Seconds: 0.02, CPU: new(2)},
 		Watchdog: record.Watchdog{IdleS: 60, SilentS: 60}}
@@ -161,8 +159,8 @@ func newRun(t *testing.T, bench string, allocs ...int) *run {
 	order := []string{"baseline", "candidate", "third"}[:len(allocs)]
 	for i, name := range order {
 		plan.Variants = append(plan.Variants, record.Variant{Name: name, Package: "./work", Bench: bench,
-			Components: []record.Component{{Role: "bench"}}})
-		builds.Variants[name] = record.Build{Binary: found[allocs[i]]}
+			Components: []record.Component{{Role: "bench", Env: map[string]string{"ALLOCS": strconv.Itoa(allocs[i])}}}})
+		builds.Variants[name] = record.Build{Binary: path}
 	}
 	dir, scratch := t.TempDir(), t.TempDir()
 	raw := filepath.Join(dir, "raw")

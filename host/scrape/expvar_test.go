@@ -3,8 +3,6 @@ package scrape
 import (
 	"strings"
 	"testing"
-
-	"tsduel/host/record"
 )
 
 const vars = `{
@@ -25,25 +23,17 @@ func TestExpvar(t *testing.T) {
 	text, err := Expvar([]byte(vars))
 	must(t, err)
 	ours := map[string]string{"database": "benchmark"}
-	for _, c := range []struct {
-		counter record.Counter
-		sum     float64
-		found   bool
-	}{
-		{record.Counter{Name: "shard_writeValuesOk", Labels: ours}, 500, true},
-		{record.Counter{Name: "shard_writeValuesOk"}, 505, true},
-		{record.Counter{Name: "shard_writePointsOk", Labels: map[string]string{"path": `/d "x"\\1`}}, 48, true},
-		{record.Counter{Name: "httpd_valuesWrittenOK"}, 500, true},
-		{record.Counter{Name: "system_uptime"}, 12.5, true},
-		{record.Counter{Name: "memstats_GCCPUFraction"}, 1.5e-05, true},
-		{record.Counter{Name: "plain"}, 7, true},
-		{record.Counter{Name: "memstats_EnableGC"}, 0, false},
-		{record.Counter{Name: "cmdline"}, 0, false},
-	} {
-		if sum, found, err := Sum(text, c.counter); sum != c.sum || found != c.found || err != nil {
-			t.Errorf("%v: %v %t %v", c.counter, sum, found, err)
-		}
-	}
+	wantSums(t, text, []summed{
+		{"shard_writeValuesOk", "", ours, 500},
+		{"shard_writeValuesOk", "", nil, 505},
+		{"shard_writePointsOk", "", map[string]string{"path": `/d "x"\\1`}, 48},
+		{"httpd_valuesWrittenOK", "", nil, 500},
+		{"system_uptime", "", nil, 12.5},
+		{"memstats_GCCPUFraction", "", nil, 1.5e-05},
+		{"plain", "", nil, 7},
+		{"memstats_EnableGC", "", nil, none},
+		{"cmdline", "", nil, none},
+	})
 	if !strings.Contains(string(text), "memstats_Alloc 9007199254740993\n") {
 		t.Error("a large number lost digits")
 	}

@@ -265,6 +265,25 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// BenchmarkData makes the data of a run that is planned and built, as data.zst in WORK: RUN_DIR=DIRECTORY
+// WORK=DIRECTORY go test -bench Data ./workload
+func BenchmarkData(b *testing.B) {
+	runDir := os.Getenv("RUN_DIR")
+	if runDir == "" {
+		b.Skip("RUN_DIR is not set")
+	}
+	plan, err := record.LoadPlan(runDir)
+	must(b, err)
+	builds, err := record.LoadBuilds(runDir, plan)
+	must(b, err)
+	spec := record.Spec{Plan: plan, Builds: builds, Scratch: b.TempDir(), Events: record.NewEvents(b.TempDir(), "", true)}
+	j := &job{plan: plan, path: filepath.Join(os.Getenv("WORK"), "data.zst"), format: plan.Workload.Data[0].Format,
+		start: plan.Workload.Start, end: plan.Workload.End, entries: plan.Workload.Lines}
+	for b.Loop() {
+		must(b, makeData(b.Context(), spec, j))
+	}
+}
+
 func TestDifferentDatabasesAreAskedForTheSameHostsAndWindows(t *testing.T) {
 	start := time.Date(2025, 6, 10, 0, 0, 10, 0, time.UTC)
 	plan := &record.WorkloadPlan{Scale: 20, Start: start, End: start.Add(24 * time.Hour)}
