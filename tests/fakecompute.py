@@ -79,7 +79,6 @@ class FakeCompute:
     host_keys: Callable[[str], list[str]] = lambda _: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake"]
     # Each is asked before a request is acted on; the first that returns something has that as its answer.
     faults: list[Callable[[str, str], RefusalError | None]] = field(default_factory=list)
-    exhausted_zones: set[str] = field(default_factory=set)
     # How many more machines a zone has, where they come to an end.
     left: dict[str, int] = field(default_factory=dict)
     # A zone, and the types of machine or disk that it never has.
@@ -257,7 +256,7 @@ class FakeCompute:
                 f"'{machine}' does not exist in zone '{zone}'."
             )
             raise RefusalError(400, "invalid", message)
-        if zone in self.exhausted_zones or self.left.get(zone, 1) < 1:
+        if self.left.get(zone, 1) < 1:
             return self._done(path, "insert", error=exhausted(zone))
         if zone in self.left:
             self.left[zone] -= 1

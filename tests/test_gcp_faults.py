@@ -50,7 +50,7 @@ class Answer(BytesIO):
     ("said", "words"),
     [
         (http.client.IncompleteRead(b"{", 100), "IncompleteRead(1 bytes read, 100 more expected)"),
-        (ssl.SSLError(1, "[SSL] record layer failure"), "record layer failure"),
+        (ssl.SSLError(1, "[SSL] record layer failure"), "cannot be reached: [SSL] record layer failure"),
         (http.client.BadStatusLine("???"), "???"),
         (b"<html>Please log in to this network</html>", "no JSON object: '<html>Please log in"),
         (b"\xff\xfe", "no JSON"),
@@ -114,6 +114,7 @@ def test_a_defect_says_what_became_of_the_machine(google, tmp_path, capsys):
         (UserError("no credentials for Google Cloud: log in"), "no credentials for Google Cloud"),
         (FULL, "No space left on device"),
         (KeyError("name"), "KeyError"),
+        (CloudError(503, "backendError", "Service Unavailable"), "Google's API is unavailable (503)"),
     ],
 )
 def test_giving_back_that_fails_says_what_is_left(google, tmp_path, monkeypatch, error, words):

@@ -57,23 +57,16 @@ class TestKnobs:
         assert found["ssh_source_ranges"] == ("203.0.113.7/32", "198.51.100.0/24")
         assert places.asked({"TARGET": "gcp"} | HERE | {"SSH_FROM": "iap"})["ssh_via"] == "iap"
 
-    def test_they_may_stand_in_the_environment(self):
-        """A run on this machine ignores GCP_PROJECT and SSH_FROM."""
-        assert places.asked(HERE) == {"kind": "local"}
-
     @pytest.mark.parametrize(
         ("setting", "sentence"),
         [
             ("gcp.zones=[us-central1]", "gcp.zones: 'us-central1' is no zone; write it like us-central1-a"),
             ("gcp.zones=[us-central1-a,us-east1-b]", "gcp.zones: all in one region"),
             ("gcp.disk_type=pd-standard", "gcp.disk_type:"),
-            ("gcp.lifetime_h=0", "gcp.lifetime_h:"),
-            ("gcp.disk_gb=10", "gcp.disk_gb:"),
             ("gcp.machine=E2", "gcp.machine:"),
             ("gcp.machine=e2-medium", "gcp: machine: e2-medium has no cores of its own"),
             ("gcp.machine=c4a-standard-8", "gcp: machine: a c4a-standard-8 is an Arm machine"),
             ("gcp.image=debian-12", "gcp.image:"),
-            ("gcp.threads_per_core=4", "gcp.threads_per_core:"),
             ("gcp.machine=n4-standard-8 gcp.disk_type=pd-ssd", "gcp: disk_type: a n4-standard-8 takes hyperdisk-"),
             ("gcp.disk_type=hyperdisk-balanced", "gcp: disk_type: a e2-standard-8 takes no Hyperdisk"),
             ("gcp.machine=t2d-standard-8 gcp.threads_per_core=1", "gcp: threads_per_core: a t2d-standard-8 has one"),
@@ -92,15 +85,12 @@ class TestName:
 
     @given(st.text(min_size=1, max_size=120, alphabet="abcXYZ0189._-"))
     def test_any_run_has_one(self, run):
-        """Google allows 63 lower-case letters, digits and dashes, with the -ssh at the end."""
+        """Google allows 63 lower-case letters, digits and dashes, with -ssh at the end; two runs may have one name."""
         name = rent.name_of(run)
         assert len(f"{name}-ssh") <= 63
         assert reap.NAME.fullmatch(name)
         assert not name.endswith("-")
-
-    def test_no_two_are_the_same(self):
-        """Two people may use one run name in one project."""
-        assert len({rent.name_of("nightly") for _ in range(50)}) == 50
+        assert rent.name_of(run) != name
 
 
 class TestPrice:
@@ -117,7 +107,7 @@ class TestPrice:
         assert cost.expected == pytest.approx(3 * cost.hour, abs=0.005)
 
     def test_a_fleet(self):
-        """HOSTS machines of each type, then the spare ones; the price counts all."""
+        """HOSTS machines of each type, then the spare ones; the price counts all. gcp.price_h is that of one."""
         found = asked(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2", SPARE_HOSTS="1")
         assert [f"{name} {of.machine}{' spare' * of.spare}" for name, of in found.hosts.items()] == [
             *("host1 e2-standard-8", "host2 e2-standard-8", "host3 n2-standard-8", "host4 n2-standard-8"),
@@ -127,10 +117,6 @@ class TestPrice:
         assert found.price.hour == pytest.approx(3 * (one.hour + other.hour), abs=1e-5)
         assert found.price.worst == pytest.approx(6 * found.price.hour, abs=0.005)
         assert asked(HOSTS="3", price_h=2, lifetime_h=1).price.worst == 6.0
-
-    def test_an_own_price(self):
-        """gcp.price_h is the whole price of an hour."""
-        assert asked(price_h=2, lifetime_h=1.5).price.worst == 3.0
 
     def test_no_price_no_machine(self):
         """Without a price in the table nothing is rented."""

@@ -40,9 +40,7 @@ class TestCleanCache:
         assert "DRY: 'yes' is neither 1 nor 0" in call("clean-cache", cache, DRY="yes", code=2)
         assert call("clean-cache", cache).splitlines() == [w for w in dry.splitlines() if "DRY" not in w]
 
-    @pytest.mark.parametrize(
-        "name", ["a b", "q\"u'o`te", "$(touch pwned)", "new\nline", "ends in newline\n", "-rf", "*", "back\\slash"]
-    )
+    @pytest.mark.parametrize("name", ["a b * q\"u'o`te $(touch pwned) back\\slash\nends in newline\n", "*", "-rf"])
     def test_a_path_is_a_path_whatever_is_in_its_name(self, tmp_path, name):
         """Also through make; what lies beside, under a name that an expansion would give, stays."""
         beside = [write(tmp_path / other / "precious") for other in ("a", "ends in newline", "rf", "other")]
@@ -176,12 +174,11 @@ class TestCleanCache:
         call("clean-cache", cache)
         assert not cache.exists()
 
-    @pytest.mark.parametrize("kind", ["variants", "tsbs", "src"])
-    def test_not_while_something_is_built_in_it(self, cache, kind):
+    def test_not_while_something_is_built_in_it(self, cache):
         """Builds hold a lock of their own, without a run's."""
-        with (cache / kind / f"{KEY}.lock").open("a") as lock:
+        with (cache / f"tsbs/{KEY}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            assert f"something is being built in {cache} ({kind}/{KEY}.lock is held)" in call(
+            assert f"something is being built in {cache} (tsbs/{KEY}.lock is held)" in call(
                 "clean-cache", cache, code=2
             )
         assert (cache / "go").exists()

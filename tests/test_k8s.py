@@ -15,7 +15,7 @@ import yaml
 from tsduel.core.errors import UserError
 from tsduel.core.place import K8sPlace
 from tsduel.core.plan import Estimate
-from tsduel.places import directories, hosts, place, presence
+from tsduel.places import directories, place, presence
 from tsduel.places.k8s import bring, cluster, inside, manifests, offer, pods, reap
 from tsduel.places.k8s.settings import K8s
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
@@ -328,10 +328,3 @@ def test_reap_takes_what_is_over_and_nothing_that_runs():
         now,
     )
     assert found == {"b": "its Job has ended (R)", "d": "past its deadline"}
-
-
-def test_a_run_that_has_pods_knows_them(tmp_path):
-    """Their addresses are those that the cluster gave."""
-    plans.write(tmp_path / "r", place=made())
-    hosts.write(tmp_path / "r", kind="k8s", hosts={"host1": {"address": "p", "private": "10.1.2.3"}}, provisioned=True)
-    assert hosts.provisioned(tmp_path / "r")

@@ -18,7 +18,7 @@ import plans
 import pytest
 from fakeproject import FAKES, agent, wait_for
 from gitrepo import Repository
-from renting import named
+from renting import HERE, named
 
 from tsduel.build import ansible
 from tsduel.core.errors import UserError
@@ -45,8 +45,8 @@ class TestPlace:
     """TARGET, SSH_HOST, SSH_CONFIG and REMOTE_DIR."""
 
     def test_this_machine_unless_said_otherwise(self):
-        """Without knobs the place is local."""
-        assert place.asked({}) == place.asked({"TARGET": "local"}) == {"kind": "local"}
+        """GCP_PROJECT and SSH_FROM may always be in the environment."""
+        assert place.asked({}) == place.asked({"TARGET": "local"}) == place.asked(HERE) == {"kind": "local"}
 
     @pytest.mark.parametrize(
         ("text", "user", "address", "port"),

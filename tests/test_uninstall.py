@@ -117,6 +117,8 @@ class TestHere:
             path = write(clone / "results" / run / "host/outputs.json")
             path.write_text(json.dumps(outputs, indent=2))
         write(clone / "results/r-half/host/terraform.tfstate")
+        refused = make(clone, "uninstall", "TARGET=gcp", user=NOBODY - 2, code=1)
+        assert "TARGET: nothing of ours is installed on 'gcp'" in refused
         told = make(clone, "uninstall", user=NOBODY - 2)
         assert "A RENTED MACHINE MAY STILL BE THERE and cost money: make destroy RUN=r-out\n" in told
         assert "make destroy RUN=r-half\n" in told
@@ -124,12 +126,6 @@ class TestHere:
         assert told.count("what runs needed is still there, unless you have removed it") == 2
         assert "make uninstall TARGET=ssh SSH_HOST=bench (and " in told
         assert "make uninstall TARGET=ssh SSH_HOST=me@bench:22 (and " in told
-
-    def test_other_places_are_told_where_to_go(self, clone):
-        """TARGET=gcp is refused."""
-        assert "TARGET: nothing of ours is installed on 'gcp'" in make(
-            clone, "uninstall", "TARGET=gcp", user=NOBODY - 3, code=1
-        )
 
 
 def test_packages_are_written_down_with_what_came_with_them(tmp_path):

@@ -51,13 +51,13 @@ class Terraform:
         for pattern in ("*.tf", ".terraform.lock.hcl"):
             for path in (PROJECT / "terraform").glob(pattern):
                 shutil.copyfile(path, self.work / path.name)
-        self._run(["init", "-input=false", "-no-color"], json_lines=False)
+        self._run(["init", "-input=false", "-no-color"])
 
     def apply(self) -> dict[str, dict[str, Any]]:
         """Make the machines by the variables, and return the output ``hosts``."""
-        self._change("apply")
-        text = self._run(["output", "-json", f"-state={self.state}"], json_lines=False)
-        hosts: dict[str, dict[str, Any]] = json.loads(text)["hosts"]["value"]
+        # The plan before has such a line, too, without values.
+        last = [line for line in self._change("apply").splitlines() if '"type":"outputs"' in line][-1]
+        hosts: dict[str, dict[str, Any]] = json.loads(last)["outputs"]["hosts"]["value"]
         return hosts
 
     def destroy(self) -> None:
@@ -65,12 +65,12 @@ class Terraform:
         if self.state.exists() and self.last_moment.exists():
             self._change("destroy")
 
-    def _change(self, command: str) -> None:
+    def _change(self, command: str) -> str:
         options = ["-json", "-auto-approve", "-input=false", f"-lock-timeout={LOCK_S}s", f"-state={self.state}"]
         given = (self.run_dir / "plan" / "terraform.tfvars.json", self.last_moment)
-        self._run([command, *options, *(f"-var-file={path}" for path in given)], json_lines=True)
+        return self._run([command, *options, *(f"-var-file={path}" for path in given)])
 
-    def _run(self, words: Sequence[str], *, json_lines: bool) -> str:
+    def _run(self, words: Sequence[str]) -> str:
         program = _program()
         plugins = self.cache / "plugins"
         plugins.mkdir(parents=True, exist_ok=True)
@@ -81,17 +81,13 @@ class Terraform:
         # In its own process group it gets Ctrl-C only once, from us, and so ends properly.
         with subprocess.Popen(
             [program, *words], cwd=self.work, env=environment, text=True, process_group=0,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if words[0] == "output" else subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         ) as process:  # fmt: skip
             assert process.stdout is not None  # noqa: S101 - it is a pipe
             try:
                 for line in process.stdout:
                     output.append(line)
-                    if json_lines:
-                        errors += _diagnostic(line)
-                if process.stderr is not None:
-                    errors.append(process.stderr.read())
+                    errors += _diagnostic(line)
             except BaseException:
                 process.send_signal(signal.SIGINT)
                 process.communicate()
