@@ -202,10 +202,8 @@ func TestWhatAPowerCutLeavesIsPutInOrder(t *testing.T) {
 
 func TestARunThatIsToldToEndDoesSoAtOnceAndGoesOnLater(t *testing.T) {
 	for name, tell := range map[string]func(pid int) error{
-		"terminated": func(pid int) error { return syscall.Kill(pid, syscall.SIGTERM) },
-		"Ctrl-C":     func(pid int) error { return syscall.Kill(-pid, syscall.SIGINT) },
-		"hung up":    func(pid int) error { return syscall.Kill(-pid, syscall.SIGHUP) },
-		"killed":     func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) },
+		"Ctrl-C": func(pid int) error { return syscall.Kill(-pid, syscall.SIGINT) },
+		"killed": func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 3, 0)
@@ -308,7 +306,8 @@ func TestWhatIsRefusedBeforeTheFirstBlock(t *testing.T) {
 		"another kind": {func(f *fixture) { f.plan["kind"] = "logs" },
 			"of the kind \"logs\", which this tsduel does not know"},
 		"a later version": {func(f *fixture) { f.plan["plan_version"] = record.PlanVersion + 1 },
-			"has version 6 of a plan, and this tsduel runs version 5: plan a new run"},
+			fmt.Sprintf("has version %d of a plan, and this tsduel runs version %d: plan a new run", record.PlanVersion+1,
+				record.PlanVersion)},
 		"data of the user": {func(f *fixture) {
 			must(t, os.MkdirAll(filepath.Join(f.cache, "scratch/data/precious"), 0o755))
 		}, "is not marked as ours"},
