@@ -378,22 +378,6 @@ func TestFullDisks(t *testing.T) {
 			f.wantThere(0, 1)
 		})
 	}
-	t.Run("a version that fills it has failed", func(t *testing.T) {
-		f := newFixture(t, 1, 0)
-		small(t, filepath.Join(f.cache, "scratch"))
-		f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) {
-			b := done(spec)
-			if spec.Row.Block == 1 {
-				must(t, record.Wipe(filepath.Join(spec.Scratch, "data")))
-				fill(filepath.Join(spec.Scratch, "data/baseline/x"), 50)
-				b.Fail(record.Failure{Message: "the server died"})
-			}
-			return b, nil
-		}
-		wantIn(t, f.run(t.Context(), 0), "the server died; the disk of ", " is full: its files take ",
-			" MiB, and 1 were expected")
-		f.wantThere(0, 1)
-	})
 }
 
 func TestDetached(t *testing.T) {
