@@ -3,13 +3,11 @@ package block
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"tsduel/host/machine"
@@ -119,23 +117,6 @@ func TestCaches(t *testing.T) {
 	}
 }
 
-// A cold cache is refused where the kernel cannot drop files from memory: what was measured would be warm.
-func TestAColdCacheThatCannotBeHadIsRefused(t *testing.T) {
-	t.Parallel()
-	spec := fakes(t)
-	if syscall.Mount("tmpfs", spec.Scratch, "tmpfs", 0, "size=64m") != nil {
-		t.Skip("no disk can be mounted here")
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(spec.Scratch, 2) })
-	spec.Plan.Queries.Cache, spec.Row.Order = "cold", []string{"baseline"}
-	_, err := Run(t.Context(), spec)
-	var stop *record.Stop
-	if !errors.As(err, &stop) || !strings.HasPrefix(stop.Message, "queries.cache is cold, and ") {
-		t.Error(err)
-	}
-	nothingLeft(t, spec)
-}
-
 // Of three variants the one that fails is left out. Without the baseline nothing is compared.
 func TestThreeVariants(t *testing.T) {
 	for broken, modes := range map[string][]string{"third": {"", "", "bad-flag"}, "baseline": {"bad-flag", "", ""}} {
@@ -203,20 +184,6 @@ func TestInterrupted(t *testing.T) {
 			}
 			nothingLeft(t, spec)
 		})
-	}
-}
-
-// A directory that is not marked as ours is not wiped.
-func TestPrecious(t *testing.T) {
-	t.Parallel()
-	spec := fakes(t)
-	file := filepath.Join(spec.Scratch, "data", "precious")
-	check(t, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("mine"), 0o644))
-	if _, err := Run(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "is not marked as ours") {
-		t.Error(err)
-	}
-	if text := must(os.ReadFile(file)); string(text) != "mine" {
-		t.Error(text)
 	}
 }
 

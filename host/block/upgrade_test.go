@@ -163,14 +163,3 @@ func TestASharedFileThatIsWrittenTo(t *testing.T) {
 		t.Errorf("%+v %v", b, err)
 	}
 }
-
-func TestAFileThatIsNotCalledImmutableIsCopied(t *testing.T) {
-	t.Parallel()
-	spec := upgrading(t, "", "rewrite")
-	target := spec.Plan.Targets["fake"]
-	target.Immutable = ""
-	spec.Plan.Targets["fake"] = target
-	if b := run(t, spec); b.Status != record.OK || b.Upgrade.Copies["candidate"].Linked != 0 {
-		t.Errorf("%+v %+v", b.Failures, b.Upgrade.Copies)
-	}
-}

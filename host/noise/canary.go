@@ -16,13 +16,13 @@ import (
 	"tsduel/host/record"
 )
 
-// Each part takes about half a second on a slow core.
 const (
-	spins       = 200_000_000
-	copiedBytes = 2 << 30
 	syncs       = 64
 	syncedBytes = 32 << 10
 )
+
+// Each part takes about half a second on a slow core. Tests do less.
+var spins, copiedBytes = 200_000_000, 2 << 30
 
 // Canary times a fixed piece of work of about 1.5 s: a spin on every CPU at once, copies of more memory than
 // the last-level cache holds, and small synchronous writes to dir. So a difference between blocks is the

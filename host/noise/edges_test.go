@@ -171,6 +171,7 @@ func TestDescribe(t *testing.T) {
 
 // The canary times its three parts, and leaves no file.
 func TestCanary(t *testing.T) {
+	spins, copiedBytes = 1_000_000, 1<<20
 	dir := t.TempDir()
 	c, err := Canary(dir)
 	failIf(t, err != nil || c.CPUS <= 0 || c.MemoryS <= 0 || c.FsyncS <= 0, "%+v %v", c, err)
