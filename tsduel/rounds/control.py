@@ -14,7 +14,6 @@ from tsduel.places import lent, lock
 from tsduel.places.lent import STOP_S
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.rounds import runstate
-from tsduel.rounds.run import agent
 
 
 def status(run_dir: Path, *, as_json: bool = False) -> None:
@@ -118,7 +117,7 @@ def _stop_here(run_dir: Path) -> str:
     if not driver:
         return ""
     host = rundir.open_run(run_dir).plan.hosts[0]
-    command = [str(agent(run_dir)), "stop", str(run_dir), host, str(driver.pid)]
+    command = [str(runstate.agent(run_dir)), "stop", str(run_dir), host, str(driver.pid)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise UserError(f"{run_dir}: it could not be asked to stop ({done.stderr.strip()}); try: kill {driver.pid}")

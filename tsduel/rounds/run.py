@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from tsduel.core import rundir, runlog
-from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.rounds import elsewhere
+from tsduel.rounds.runstate import agent
 from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail
 
@@ -29,14 +29,6 @@ def main(run_dir: Path) -> int:
     if not plan.is_local:
         return elsewhere.main(run_dir)
     return _watch([str(agent(run_dir)), "run", str(run_dir), plan.hosts[0]], run_dir)
-
-
-def agent(run_dir: Path) -> Path:
-    """Return the path of the Go program for a run on this machine."""
-    path = Path(rundir.open_run(run_dir).json("build/agent.json").get("binary") or "-")
-    if not os.access(path, os.X_OK):
-        raise UserError(f"{run_dir.name} is not built: run 'make build RUN={run_dir.name}'")
-    return path
 
 
 def _watch(command: list[str], run_dir: Path) -> int:

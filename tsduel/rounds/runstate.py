@@ -1,11 +1,12 @@
-"""The state of a run in a few words, from the files in its directory; it asks no other machine."""
+"""The state of a run in a few words, and its agent, from the files in its directory; it asks no other machine."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tsduel.core.rundir import Run
+from tsduel.core.errors import UserError
+from tsduel.core.rundir import Run, open_run
 from tsduel.places.ssh.link import is_home
 from tsduel.rounds.view.events import parse
 
@@ -56,3 +57,11 @@ def last_event(path: Path) -> Mapping[str, Any]:
         stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL_BYTES))
         lines = stream.read().split(b"\n")[:-1]
     return next((event.fields for event in map(parse, reversed(lines)) if event), {})
+
+
+def agent(run_dir: Path) -> Path:
+    """Return the path of the Go program for a run on this machine."""
+    path = Path(open_run(run_dir).json("build/agent.json").get("binary") or "-")
+    if not os.access(path, os.X_OK):
+        raise UserError(f"{run_dir.name} is not built: run 'make build RUN={run_dir.name}'")
+    return path

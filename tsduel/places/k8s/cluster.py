@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import urllib3
 import yaml
-from kubernetes import client, config
 
 from tsduel.core.errors import UserError
+
+if TYPE_CHECKING:
+    from kubernetes import client
 
 TIMEOUT_S = (10, 60)
 RULES = "docs/kubernetes-rbac.yml"
@@ -60,6 +62,8 @@ def cluster_of(asked: Mapping[str, Any]) -> "Cluster":
 
 def contexts() -> tuple[dict[str, str], str]:
     """Return the namespaces of all contexts of the kubeconfig by their names, and the name of the current one."""
+    from kubernetes import config  # noqa: PLC0415 - stages of other places load this module, too
+
     try:
         known, current = config.list_kube_config_contexts()
     except (config.ConfigException, OSError, yaml.YAMLError) as error:
@@ -79,8 +83,10 @@ class Cluster:
     namespace: str
 
     @cached_property
-    def api(self) -> client.ApiClient:
+    def api(self) -> "client.ApiClient":
         """The client, with fresh credentials of the user."""
+        from kubernetes import client, config  # noqa: PLC0415 - as in `contexts`
+
         settings = client.Configuration()
         try:
             config.load_kube_config(context=self.context, client_configuration=settings)
@@ -104,11 +110,13 @@ class Cluster:
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> dict[str, Any]:
         """Send a request, {} in ``path`` being the namespace; return the answer. An ApiError says what is wrong."""
+        from kubernetes.client import ApiException  # noqa: PLC0415 - as in `contexts`
+
         signed = self.signed(method, path.format(self.namespace), list(query.items()), body)
         try:
             answer = self.api.call_api(*signed, _request_timeout=TIMEOUT_S)
             status, text = answer.status, answer.read().decode(errors="replace")
-        except client.ApiException as error:
+        except ApiException as error:
             status, text = int(error.status or 0), str(error.body or error.reason)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             status, text = 0, str(error)
