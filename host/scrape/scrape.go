@@ -19,7 +19,9 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/VictoriaMetrics/VictoriaMetrics/lib/protoparser/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"tsduel/host/record"
 )
@@ -88,41 +90,57 @@ func OfRole(role string, text []byte) []byte {
 // joined by |; each regular expression of Counter.Labels must match in full. found is false if there is no
 // sample: names differ between versions.
 func Sum(text []byte, counter record.Counter) (sum float64, found bool, err error) {
-	wanted := map[string]*regexp.Regexp{}
-	for label, pattern := range counter.Labels {
-		if wanted[label], err = regexp.Compile("^(?:" + pattern + ")$"); err != nil {
-			return 0, false, fmt.Errorf("the label %s of a counter: %w", label, err)
-		}
-	}
+	wanted := map[string]string{}
+	maps.Copy(wanted, counter.Labels)
 	if counter.Role != "" {
-		wanted[roleLabel] = regexp.MustCompile("^" + regexp.QuoteMeta(counter.Role) + "$")
+		wanted[roleLabel] = regexp.QuoteMeta(counter.Role)
 	}
-	// Parse only these names: there may be thousands of others.
-	var lines strings.Builder
+	// Parse only these names: there may be thousands of others. Without TYPE lines all samples are untyped.
+	var lines bytes.Buffer
 	names := strings.Split(counter.Name, "|")
 	for line := range bytes.Lines(text) {
 		if end := bytes.IndexAny(line, "{ "); end >= 0 && slices.Contains(names, string(line[:end])) {
-			lines.Write(line)
+			fmt.Fprintf(&lines, "%s\n", bytes.TrimRight(line, "\r\n"))
 		}
 	}
-	var rows prometheus.Rows
-	rows.UnmarshalWithErrLogger(lines.String(), func(why string) {
-		err = fmt.Errorf("read the counter %s: %s", counter.Name, why)
-	})
-	for _, row := range rows.Rows {
-		labels := map[string]string{} // a missing one is ""
-		for _, tag := range row.Tags {
-			labels[tag.Key] = tag.Value
-		}
-		matches := true
-		for label, pattern := range wanted {
-			matches = matches && pattern.MatchString(labels[label])
-		}
-		if matches && !math.IsNaN(row.Value) && !math.IsInf(row.Value, 0) {
-			sum, found = sum+row.Value, true
+	if lines.Len() == 0 {
+		return 0, false, nil
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(&lines)
+	if err != nil {
+		return 0, false, fmt.Errorf("read the counter %s: %w", counter.Name, err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			matches, err := match(metric.GetLabel(), wanted)
+			if err != nil {
+				return 0, false, err
+			}
+			if value := metric.GetUntyped().GetValue(); matches && !math.IsNaN(value) && !math.IsInf(value, 0) {
+				sum, found = sum+value, true
+			}
 		}
 	}
-	return sum, found, err
+	return sum, found, nil
+}
+
+// match says whether labels match the wanted regular expressions. A missing label is "".
+func match(labels []*dto.LabelPair, wanted map[string]string) (bool, error) {
+	values := map[string]string{}
+	for _, label := range labels {
+		values[label.GetName()] = label.GetValue()
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		pattern, err := regexp.Compile("^(?:" + wanted[name] + ")$")
+		if err != nil {
+			return false, fmt.Errorf("the label %s of a counter: %w", name, err)
+		}
+		if !pattern.MatchString(values[name]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // OneLine makes one line of at most 400 bytes of a text, without control characters.
