@@ -27,6 +27,7 @@ vm_rows_total 7
 vm_rows_read_per_query_sum 12
 vm_rows_read_per_query_bucket{vmrange="1...2"} 3
 vm_nan NaN
+vm_large 1.002992e+06
 `
 
 func must(t *testing.T, err error) {
@@ -47,7 +48,7 @@ func wantSums(t *testing.T, text []byte, all []summed) {
 	t.Helper()
 	for _, c := range all {
 		sum, found, err := Sum(text, record.Counter{Name: c.name, Role: c.role, Labels: c.labels})
-		if found == math.IsNaN(c.want) || found && math.Abs(sum-c.want) > 1e-9 || err != nil {
+		if found == math.IsNaN(c.want) || found && sum != c.want || err != nil {
 			t.Errorf("%+v: %v %v %v", c, sum, found, err)
 		}
 	}
@@ -65,10 +66,11 @@ func TestSum(t *testing.T) {
 		{"vm_rows|vm_rows_total", "", nil, 1612},
 		{"vm_rows_read_per_query_sum", "", nil, 12},
 		{"vm_nan", "", nil, none},
+		{"vm_large", "", nil, 1_002_992}, // exactly: it is compared with what was sent
 		{"vm", "", nil, none},
 	})
 	for text, counter := range map[string]record.Counter{"vm_rows{ 5\n": {Name: "vm_rows"},
-		"": {Name: "vm_rows", Labels: map[string]string{"vm_rows": "("}}} {
+		"vm_rows 5\n": {Name: "vm_rows", Labels: map[string]string{"vm_rows": "("}}} {
 		if _, _, err := Sum([]byte(text), counter); err == nil || !strings.Contains(err.Error(), "vm_rows") {
 			t.Error(err)
 		}
