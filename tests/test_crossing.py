@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import reports
-from asking import FAKES, written
+from asking import FAKES, planned, written
 from fakeproject import PROJECT
 
 import tsduel.targets
@@ -179,6 +179,14 @@ def test_the_experiments_of_different_databases_are_compared_by_value(name):
     path = PROJECT / f"experiments/{name}.yml"
     workload = read.validate(read.read_file(path), str(path)).workload
     assert compared(ENDS, STARTS, 3600, workload).level == "values"
+
+
+def test_same_databases_are_planned_as_before():
+    """No question of ours, no other level, no name of the database in labels."""
+    plan = planned()
+    assert not plan.crosses
+    assert not plan.queries.alike
+    assert all(not of_type.compared for of_type in plan.queries.types)
 
 
 def judged(values, better="lower"):
