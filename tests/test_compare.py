@@ -8,17 +8,22 @@ import re
 import pandas as pd
 import pytest
 import synthetic
+from hypothesis import given
+from hypothesis import strategies as st
 from reports import edit_plan
 
 from tsduel.core import tables
 from tsduel.core.errors import UserError
 from tsduel.stats import compare
+from tsduel.stats.estimate import hodges_lehmann, log_ratios
 from tsduel.stats.verdict import VERDICTS
 from tsduel.tidy import tables as tidy
 
 TYPES = synthetic.TWO_TYPES
 SPEC = synthetic.Spec(blocks=6, query_types=TYPES, load_s=6, exchanges=60)
 THREE = ("baseline", "candidate", "third")
+positive = st.floats(1e-3, 1e6)
+pairs = st.lists(st.tuples(positive, positive), min_size=1, max_size=12)
 
 
 def write(path, **changes):
@@ -68,6 +73,25 @@ def run(tmp_path_factory):
     run = write(tmp_path_factory.mktemp("compare"), blocks=8)
     compare.main(run)
     return run
+
+
+@given(pairs, positive)
+def test_the_estimate_has_a_mirror_and_no_unit(values, factor):
+    """A against B is B against A with the other sign, and scaling both sides changes nothing."""
+    baseline, candidate = [b for b, _ in values], [c for _, c in values]
+    forth, back = log_ratios(baseline, candidate), log_ratios(candidate, baseline)
+    scaled = log_ratios([b * factor for b in baseline], [c * factor for c in candidate])
+    assert hodges_lehmann(forth) == pytest.approx(-hodges_lehmann(back), abs=1e-9)
+    assert hodges_lehmann(forth) == pytest.approx(hodges_lehmann(scaled), abs=1e-9)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=12))
+def test_the_estimate_is_the_median_of_walsh_averages(differences):
+    """The definition, by brute force."""
+    n = len(differences)
+    walsh = sorted((differences[i] + differences[j]) / 2 for i in range(n) for j in range(i, n))
+    middle = (walsh[(len(walsh) - 1) // 2] + walsh[len(walsh) // 2]) / 2
+    assert hodges_lehmann(differences) == pytest.approx(middle, abs=1e-12)
 
 
 def test_what_was_put_in_is_found(run):
@@ -300,6 +324,16 @@ def test_a_failed_check_where_nothing_counts_fails_nothing(tmp_path, where):
     run = write(tmp_path, blocks=8, spare_blocks=2, wrong=lost, **where)
     assert "failed" not in {row["verdict"] for row in rows(run).values()}
     assert document(run)["checks"]["failed"] == 0
+
+
+def test_too_much_noise_leaves_no_verdict(tmp_path):
+    """Where a spoilt block lacks its spare; not where the crash of another variant is the reason for that."""
+    spoilt = {2: "a build", 3: "another"}
+    owed = rows(write(tmp_path / "one", blocks=8, variants=THREE, spare_blocks=2, spares_run=1, spoilt=spoilt))
+    assert owed["load_rate", ""]["verdict"] == "inconclusive: environment"
+    crash = {2: ("third", "solo", "it died"), 3: ("third", "solo", "it died")}
+    found = rows(write(tmp_path / "two", blocks=8, variants=THREE, spare_blocks=2, spoilt=spoilt, failed=crash))
+    assert (found["load_rate", ""]["verdict"], found["load_rate", ""]["blocks"]) == ("regression", "6")
 
 
 def test_a_metric_of_one_side_only_is_not_comparable(tmp_path):
