@@ -98,6 +98,13 @@ def test_signed_rank_is_the_enumeration_whatever_the_unit_and_the_side(differenc
     assert signed_rank_p([-d * factor for d in differences]) == p
 
 
+@pytest.mark.parametrize("n", range(1, 16))
+def test_signed_rank_is_scipys_where_that_is_exact(n):
+    """Without ties and zeros, scipy's exact method agrees."""
+    d = np.random.default_rng(n).normal(0.5, 1, size=n)
+    assert signed_rank_p(d.tolist()) == pytest.approx(stats.wilcoxon(d, method="exact").pvalue, abs=1e-12)
+
+
 @settings(deadline=None)
 @given(untied)
 def test_intervals_are_the_test_turned_around_and_nest(differences):

@@ -169,6 +169,15 @@ def test_a_floor_in_the_metrics_own_unit():
     assert any(note.startswith("compared in its own unit; the difference is 0.5") for note in judged.notes)
 
 
+def test_one_in_twenty_does_not_get_through():
+    """Westfall-Young holds the family: a p of .037 among many is no finding."""
+    weak = sample(0.0, [0.022, 0.001, 0.014, -0.003, 0.019, 0.008, 0.016, -0.001, 0.023, 0.003], threshold=1.0)
+    others = [sample(noise=[NOISE[(i * k) % 10] for i in range(10)]) for k in (3, 7, 9)]
+    judged = judge([weak, *others], seed=1)[0]
+    assert judged.findings.p < 0.05
+    assert judged.p_adj >= judge([weak], seed=1)[0].p_adj
+
+
 def judged_of(values, *, mirror=False, factor=1.0):
     """Judge metrics of one family from their pairs."""
     sides = [[(c, b) if mirror else (b, c) for b, c in pairs] for pairs in values]
