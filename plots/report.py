@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich import box
@@ -12,56 +12,10 @@ from rich.text import Text
 
 from plots import markup, page, sentences
 from plots.pictures import Pictures
-from plots.sections import (
-    bench,
-    blocks,
-    checks,
-    counters,
-    duel,
-    hosts,
-    method,
-    noise,
-    profiles,
-    rates,
-    sides,
-    soak,
-    solo,
-    summary,
-    sweep,
-    upgrade,
-)
-from plots.source import Shape, Source, open_source, write
+from plots.sections import blocks, checks, sections, soak, summary, sweep
+from plots.source import open_source, write
 from tsduel.core.wording import number_of
 
-ALL: tuple[Shape, ...] = ("tsbs", "sweep", "upgrade", "gobench")
-# The sections in their order: title, the kinds of reports that have it, and what makes it (empty without data for it).
-CONTENTS: Sequence[tuple[str, Sequence[Shape], Callable[[Source, Pictures], str]]] = (
-    ("What differs", ALL, sides.section),
-    ("What moved with it", ["tsbs"], counters.section),
-    ("By cell", ["sweep"], sweep.section),
-    ("Host by host", ["sweep"], hosts.section),
-    ("Hour after hour", ["tsbs", "sweep"], soak.section),
-    ("Writes and queries at once, at a fixed rate", ["tsbs", "sweep"], rates.mixed),
-    ("Response time against rate", ["tsbs", "sweep"], rates.capacity),
-    ("Each cell", ["sweep"], sweep.cells),
-    ("Queries, asked in turn", ["tsbs"], duel.section),
-    ("Before and after the upgrade", ["upgrade"], upgrade.section),
-    ("Benchmarks", ["gobench"], bench.benchmarks),
-    ("benchstat's view", ["gobench"], bench.benchstat),
-    ("Load", ["tsbs"], solo.load),
-    ("By component", ["tsbs"], solo.components),
-    ("The server's process and its database", ["tsbs"], solo.server),
-    ("Queries of several workers", ["tsbs"], solo.queries),
-    ("Profiles of the difference", ["tsbs", "gobench"], profiles.section),
-    ("What changed in the sources", ["tsbs", "gobench"], profiles.changed),
-    ("Host by host", ["tsbs", "upgrade", "gobench"], hosts.section),
-    ("Block by block", ["tsbs", "upgrade", "gobench"], blocks.section),
-    ("Noise", ALL, noise.section),
-    ("Checks", ALL, checks.section),
-    ("How it was measured", ALL, method.method),
-    ("How to reproduce", ALL, method.reproduce),
-    ("Limitations", ALL, method.limits),
-)
 MOST_ROWS = 40
 """Rows of a table in the terminal; the report has all."""
 _WIDE = 400
@@ -71,7 +25,7 @@ def main(run_dir: Path) -> None:
     """Write report.md, report.html and the pictures."""
     source, pictures = open_source(run_dir), Pictures(run_dir)
     screen = sweep.screen(source, pictures) if source.plan.sweeps else summary.section(source, pictures)
-    texts = [(title, make(source, pictures)) for title, shapes, make in CONTENTS if source.shape in shapes]
+    texts = [(section.title, section.make(source, pictures)) for section in sections(source)]
     body = [f"## {title}\n\n{text}" for title, text in texts if text]
     if pictures.missing:
         names = ", ".join(pictures.missing)

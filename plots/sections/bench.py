@@ -6,7 +6,7 @@ from plots import markup
 from plots.charts.forest import Change, caption, forest_of, shared_path
 from plots.pictures import Pictures
 from plots.programs import printed
-from plots.sections import tables
+from plots.sections import heading, tables
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
 from tsduel.core.project import PROJECT
@@ -14,6 +14,7 @@ from tsduel.core.project import PROJECT
 _BENCHSTAT_S = 600
 
 
+@heading("Benchmarks", 40, "gobench")
 def benchmarks(source: Source, pictures: Pictures) -> str:
     """Return the table of all benchmarks in all units, and the picture of memory and their own metrics."""
     rows, metrics = source.query_types, source.metrics
@@ -36,6 +37,7 @@ def benchmarks(source: Source, pictures: Pictures) -> str:
     )  # fmt: skip
 
 
+@heading("benchstat's view", 41, "gobench")
 def benchstat(source: Source, _: Pictures) -> str:
     """Return benchstat's own table, or a sentence with the reason for none."""
     words = [str(PROJECT / "scripts/benchstat"), str(source.run.path)]

@@ -10,6 +10,7 @@ from plots.charts.blocks import Lane, by_block
 from plots.charts.style import LEAST
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
+from plots.sections import heading
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
 from tsduel.plan.forecast.spread import advise
@@ -22,6 +23,7 @@ LEVELS = (
 )
 
 
+@heading("Block by block", 80, "tsbs", "upgrade", "gobench")
 def section(source: Source, pictures: Pictures) -> str:
     """Return the picture, the table of spreads with the advice, blocks left out, and failures."""
     return markup.paragraphs(

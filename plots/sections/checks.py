@@ -9,6 +9,7 @@ import pandas as pd
 from plots import markup, numbers
 from plots.comparison import Comparison
 from plots.pictures import Pictures
+from plots.sections import heading
 from plots.sentences import SHORT_PHASE_S, short_phases
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
@@ -25,6 +26,7 @@ _LEVELS = {
 CLIENT_BUDGET = 0.8
 
 
+@heading("Checks", 86)
 def section(source: Source, _: Pictures) -> str:
     """Return the table of checks, each failure in a sentence, and the warnings."""
     return markup.paragraphs(

@@ -5,6 +5,7 @@ import math
 from plots import markup, numbers, sentences
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
+from plots.sections import heading
 from plots.source import Source
 from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.stats.power import FEWEST_BLOCKS
@@ -18,6 +19,7 @@ NOTE = (
 _CONFIRMED = {"regression", "improvement"}
 
 
+@heading("What moved with it", 15, "tsbs")
 def section(source: Source, _: Pictures) -> str:
     """Return a line for each confirmed row; nothing without confirmed rows or counters."""
     lines = [line for comparison in source.comparisons for line in _lines(comparison, source)]

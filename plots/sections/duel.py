@@ -3,7 +3,7 @@
 from plots import markup
 from plots.charts.distributions import distributions
 from plots.pictures import Pictures
-from plots.sections import tables
+from plots.sections import heading, tables
 from plots.source import Source
 from tsduel.core.record import DUEL
 
@@ -24,6 +24,7 @@ def percentiles(source: Source) -> dict[str, str]:
     return heads | (SPREAD if source.dwells_on_shift else {})
 
 
+@heading("Queries, asked in turn", 40, "tsbs")
 def section(source: Source, pictures: Pictures) -> str:
     """Return the tables and the picture; nothing without a duel."""
     heads = tables.columns(source, DUEL, *OPEN)

@@ -7,7 +7,7 @@ from plots import markup, numbers, sentences
 from plots.charts.hosts import Whole, over_hosts
 from plots.comparison import Comparison
 from plots.pictures import Pictures
-from plots.sections import blocks
+from plots.sections import blocks, heading
 from plots.source import Source
 from tsduel.core.wording import number_of
 from tsduel.stats.hosts import DISAGREE, FEWEST_HOSTS
@@ -94,6 +94,8 @@ def _difference(source: Source, difference: Difference) -> tuple[str, str]:
     return f"on {first} {numbers.size(worse)} points {word} than on {second}{several}", f"{reach}{alone}"
 
 
+@heading("Host by host", 25, "sweep")
+@heading("Host by host", 75, "tsbs", "upgrade", "gobench")
 def section(source: Source, pictures: Pictures) -> str:
     """Return the spread between hosts, the differences between types, the picture, the hosts and their estimates."""
     hosts, comparisons = source.document.get("hosts", []), source.comparisons

@@ -7,7 +7,7 @@ import yaml
 
 from plots import markup, numbers
 from plots.pictures import Pictures
-from plots.sections import sides
+from plots.sections import heading, sides
 from plots.source import Source
 from tsduel.core.wording import number_of
 
@@ -22,11 +22,13 @@ _OWN = {"upgrade": "upgrade-", "gobench": "bench-"}
 """The beginning of the names of templates, for reports that have their own."""
 
 
+@heading("How it was measured", 90)
 def method(source: Source, _: Pictures) -> str:
     """Return the method of the plan on this machine, folded."""
     return markup.folded("Blocks, phases and statistics", _text(source, "method"))
 
 
+@heading("Limitations", 92)
 def limits(source: Source, _: Pictures) -> str:
     """Return the limits of the figures."""
     return _text(source, "limits")
@@ -45,6 +47,7 @@ def _text(source: Source, name: str) -> str:
     )  # fmt: skip
 
 
+@heading("How to reproduce", 91)
 def reproduce(source: Source, _: Pictures) -> str:
     """Return the command, the revisions and environment, the experiment as written, and the files of figures."""
     given = source.plan.asked

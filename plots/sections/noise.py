@@ -4,6 +4,7 @@ import pandas as pd
 
 from plots import markup, numbers
 from plots.pictures import Pictures
+from plots.sections import heading
 from plots.source import Source
 from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.record import DUEL
@@ -37,6 +38,7 @@ TITLES = {
 }
 
 
+@heading("Noise", 85, "tsbs", "sweep", "upgrade", "gobench")
 def section(source: Source, _: Pictures) -> str:
     """Return the spoilt blocks by variant, the flags, the effects of being second, and the table of signals."""
     noise = source.table("noise")

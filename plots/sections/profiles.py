@@ -10,6 +10,7 @@ from plots import flame, markup, numbers
 from plots.comparison import Comparison
 from plots.pictures import Pictures
 from plots.programs import printed
+from plots.sections import heading
 from plots.source import Source
 from tsduel.core.defaults import GO_MINIMUM
 from tsduel.core.metrics import ALL, GEOMEAN
@@ -111,6 +112,7 @@ def pairs(source: Source) -> Iterator[Pair]:
                 yield Pair(source, comparison, sides)
 
 
+@heading("Profiles of the difference", 70, "tsbs", "gobench")
 def section(source: Source, pictures: Pictures) -> str:
     """Return functions, flame graphs and pprof's view of each pair; nothing for a run without profiles."""
     table = source.table("profiles")
@@ -234,6 +236,7 @@ def _pprof(pair: Pair) -> str:
     return printed([*go, *flags], _PPROF_S, "go tool pprof")
 
 
+@heading("What changed in the sources", 71, "tsbs", "gobench")
 def changed(source: Source, _: Pictures) -> str:
     """Return the commits between the revisions of each component that touch the packages with notable functions."""
     if source.pivoted or source.plan.aa or source.table("profiles").empty:

@@ -10,7 +10,7 @@ import pandas as pd
 from plots import markup, numbers, sentences
 from plots.charts.rates import NAMES, against_rate, responses
 from plots.pictures import Pictures
-from plots.sections import tables
+from plots.sections import heading, tables
 from plots.source import Source
 from tsduel.core.plan import Plan
 from tsduel.core.record import CAPACITY, MIXED, Block, RatePhase
@@ -66,6 +66,7 @@ class Cell:
                 yield markup.folded(f"What is not judged, {comparison.title}", comparison.table(rest))
 
 
+@heading("Writes and queries at once, at a fixed rate", 30, "tsbs", "sweep")
 def mixed(source: Source, pictures: Pictures) -> str:
     """Return verdicts, percentiles over all blocks, their picture and the conditions; nothing without this part."""
 
@@ -77,6 +78,7 @@ def mixed(source: Source, pictures: Pictures) -> str:
     return _by_cell(source, MIXED, heads, across, lambda cell: _mixed(cell, pictures))
 
 
+@heading("Response time against rate", 31, "tsbs", "sweep")
 def capacity(source: Source, pictures: Pictures) -> str:
     """Return how far each variant came up the ladder, and response time against rate; nothing without a ladder."""
     baseline, *candidates = source.labels.values()

@@ -7,12 +7,14 @@ from typing import Any
 
 from plots import markup, numbers
 from plots.pictures import Pictures
+from plots.sections import heading
 from plots.source import Source
 from tsduel.core.plan import Component, Variant
 
 _HASH, _SHORT = 20, 12
 
 
+@heading("What differs", 10)
 def section(source: Source, _: Pictures) -> str:
     """Return the table of differences with short hashes, and a fold with everything in full."""
     rows, head = identities(source), ["", *columns(source)]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from plots import markup, numbers
 from plots.charts.soak import NAMES, over_hours
 from plots.pictures import Pictures
+from plots.sections import heading
 from plots.source import Source
 from tsduel.core.wording import number_of
 from tsduel.stats.soak import LEAST_HOURS, Slope, difference, read
@@ -41,6 +42,7 @@ def sentences(source: Source) -> list[str]:
     return lines
 
 
+@heading("Hour after hour", 29, "tsbs", "sweep")
 def section(source: Source, pictures: Pictures) -> str:
     """Return the sentences, a table of slopes and the picture of each cell; nothing without a soak."""
     if not (slopes := read(source.run.path)):

@@ -10,7 +10,7 @@ from plots.charts.server import PHASES, course
 from plots.charts.style import enough
 from plots.comparison import Comparison
 from plots.pictures import Pictures
-from plots.sections import tables
+from plots.sections import heading, tables
 from plots.source import Source
 from tsduel.core.record import DUEL, SOLO
 
@@ -26,6 +26,7 @@ QUEUED = (
 )
 
 
+@heading("Load", 50, "tsbs")
 def load(source: Source, pictures: Pictures) -> str:
     """Return the loader's lines, the table of rate and time, and the load rate over time."""
     series = source.table("timeseries")
@@ -124,6 +125,7 @@ def _queued(source: Source) -> str:
     return QUEUED.format(roles=" and ".join(sorted(queues))) if queues else ""
 
 
+@heading("By component", 55, "tsbs")
 def components(source: Source, _: Pictures) -> str:
     """Return a table a candidate, with a row a metric and role; nothing for variants of one component."""
     metrics = [metric.name for metric in source.metrics.values() if metric.per_role]
@@ -132,6 +134,7 @@ def components(source: Source, _: Pictures) -> str:
     return markup.paragraphs(NOTE, *texts) if any(texts) else ""
 
 
+@heading("The server's process and its database", 60, "tsbs")
 def server(source: Source, pictures: Pictures) -> str:
     """Return the picture of the solo part and the tables of process and database: the load, then the whole part."""
 
@@ -172,6 +175,7 @@ def _course(source: Source) -> pd.DataFrame:
     return pd.concat(points)
 
 
+@heading("Queries of several workers", 65, "tsbs")
 def queries(source: Source, _: Pictures) -> str:
     """Return the tables of TSBS's closed loop of queries; nothing without one."""
     heads = tables.columns(source, SOLO)

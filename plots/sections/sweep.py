@@ -9,7 +9,7 @@ from plots import markup, numbers, sentences
 from plots.charts.scaling import Panel, scaling
 from plots.comparison import Comparison, Row, decision
 from plots.pictures import Pictures
-from plots.sections import blocks, hosts, summary, tables
+from plots.sections import blocks, heading, hosts, summary, tables
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN, Metric
 from tsduel.core.wording import number_of
@@ -230,6 +230,7 @@ def changes(source: Source, candidate: str) -> str:
     return markup.table(*tables.matrix([(side.cell, side) for side in comparisons], f"Cell, {title}"))
 
 
+@heading("By cell", 20, "sweep")
 def section(source: Source, pictures: Pictures) -> str:
     """Return both values of each figure by cell, the same of each query type, pictures and exponents."""
     keys = [("duel_typical_ms", query_type) for query_type in source.query_types]
@@ -293,6 +294,7 @@ def _short(fit: Fit | None) -> str:
     return f"{_two(fit['exponent'])}{markup.aside(_interval(fit))}{bent}"
 
 
+@heading("Each cell", 35, "sweep")
 def cells(source: Source, _: Pictures) -> str:
     """Return the answer of each cell with its table, folded, blocks left out and failures."""
     sides = source.comparisons

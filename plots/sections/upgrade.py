@@ -9,7 +9,7 @@ from plots import markup, numbers
 from plots.charts.upgrade import through
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
-from plots.sections import tables
+from plots.sections import heading, tables
 from plots.source import Source
 from tsduel.core.metrics import ALL, GEOMEAN, METRICS, threshold
 from tsduel.core.record import Downgrade
@@ -39,6 +39,7 @@ def standing(source: Source) -> list[str]:
     return [line for line in lines if line.startswith("**") and OPEN not in line]
 
 
+@heading("Before and after the upgrade", 40, "upgrade")
 def section(source: Source, pictures: Pictures) -> str:
     """Return the sentences on start and downgrade, the tables in the order of an upgrade, and the picture."""
     types, comparisons = source.query_types, source.comparisons
