@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports import NAME, compared, drawn, edit_json, edit_plan, made, section, text
 
-from plots import comment, exports, markup, numbers, report
+from plots import comment, exports, markup, numbers, report, sections
 from plots.sections.blocks import values_of
 from plots.sentences import sentence
 from plots.source import open_source
@@ -359,6 +359,33 @@ def test_a_metric_is_in_the_report_once_the_registry_has_it(tmp_path, monkeypatc
     assert "**p75**" in section(run, "Queries, asked in turn")
     assert "shift at p75, ms (95 % CI)" in section(run, "Queries, asked in turn")
     assert "Compactions 4.00" in section(run, "What moved with it")
+
+
+SECTION = """
+from plots.sections import heading, tables
+
+@heading("Settling", 61, "tsbs")
+def settling(source, pictures):
+    return tables.by_metric(source, tables.measured(source, "solo", "settle"))
+
+@heading("Of other runs", 62, "gobench")
+def of_others(source, pictures):
+    return "It is not here."
+"""
+
+
+def test_a_section_is_in_the_report_once_a_module_has_it(tmp_path, monkeypatch):
+    """It stands where it says, with tables of the registry, and in the reports that it names."""
+    run = made(tmp_path)
+    before = re.findall(r"^## (.*)$", text(run), re.MULTILINE)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/settling.py").write_text(SECTION)
+    monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(tmp_path / "more")])
+    monkeypatch.setattr(sections, "_SECTIONS", list(sections._SECTIONS))
+    report.main(run)
+    at = before.index("The server's process and its database") + 1
+    assert re.findall(r"^## (.*)$", text(run), re.MULTILINE) == [*before[:at], "Settling", *before[at:]]
+    assert "| Drain time after the load " in section(run, "Settling")
 
 
 @pytest.mark.parametrize(
