@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import fakecompute
+import plans
 import pytest
 from fakecompute import PROJECT, RefusalError
 from renting import asked, named, rented, run_of
@@ -201,6 +202,13 @@ class TestNothingIsLeft:
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
         google.faults.append(lambda *_: RefusalError(401, "authError", "Invalid Credentials"))
         assert presence.why_gone(run_dir) == ""
+
+    def test_a_local_run_has_nothing_to_give_back(self, google, tmp_path):
+        """The exit code stays, and Google is not asked."""
+        run_dir = run_of(tmp_path, "n")
+        plans.write(run_dir)
+        assert ending.main(run_dir, {}, 3, forced=False) == 3
+        assert google.requests == []
 
 
 class TestReap:

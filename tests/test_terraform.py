@@ -116,6 +116,23 @@ class TestComesAndGoes:
         instance, disk = rented.api.of_kind("instances")[0], rented.api.of_kind("disks")[0]
         assert instance["labels"] == {"tsduel-run": name, "expires": host["expires"]} == disk["labels"]
         assert (disk["sizeGb"], disk["type"].rpartition("/")[2]) == ("120", "pd-balanced")
+        assert instance.get("serviceAccounts", []) == []
+        # Google deletes nothing that is stopped, so nothing stays stopped that can be started.
+        assert instance["scheduling"]["automaticRestart"] is True
+        key = (rented.run_dir / "host" / "key.pub").read_text().strip()
+        metadata = {item["key"]: item["value"] for item in instance["metadata"]["items"]}
+        assert "tsduel-host-key" in metadata.pop("startup-script")
+        assert metadata == {
+            "block-project-ssh-keys": "TRUE",
+            "enable-guest-attributes": "TRUE",
+            "enable-oslogin": "FALSE",
+            "ssh-keys": f"tsduel:{key}",
+        }
+        rule = rented.api.of_kind("firewalls")[0]
+        assert (rule["sourceRanges"], rule["allowed"]) == (
+            ["203.0.113.7/32"], [{"IPProtocol": "tcp", "ports": ["22"]}]
+        )  # fmt: skip
+
         assert (host["address"], host["port"], host["user"]) == ("203.0.113.10", 22, "tsduel")
         assert Path(host["known_hosts_file"]).read_text() == "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake\n"
         assert Path(host["key_file"]).stat().st_mode & 0o777 == 0o600
