@@ -153,6 +153,12 @@ func furthestOff() (worst float64) {
 	return worst
 }
 
+func TestHistogramsAgreeWithASortedListOfAllValues(t *testing.T) {
+	if off := furthestOff(); off > 0.1 {
+		t.Errorf("a percentile is off by %.3f %%", off)
+	}
+}
+
 func TestCountsAreWrittenSoThatHistogramsCanBeAdded(t *testing.T) {
 	h := newResult().Response
 	for _, ns := range []int64{5, 5, 1_000_000, 1_000_001} {

@@ -340,6 +340,17 @@ func TestAnErrorOfOursIsASentence(t *testing.T) {
 }
 
 func TestFullDisks(t *testing.T) {
+	small := func(t *testing.T, dir string) {
+		must(t, os.MkdirAll(dir, 0o755))
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=40m"); err != nil {
+			t.Skip("no disk can be mounted here: ", err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	}
+	fill := func(path string, mib int) {
+		_ = os.MkdirAll(filepath.Dir(path), 0o755)
+		_ = os.WriteFile(path, make([]byte, mib<<20), 0o644) // as far as it goes
+	}
 	for _, place := range []string{"the results'", "the cache's"} {
 		t.Run(place, func(t *testing.T) {
 			f := newFixture(t, 1, 0)
@@ -347,16 +358,12 @@ func TestFullDisks(t *testing.T) {
 			if place != "the results'" {
 				dir = filepath.Join(f.cache, "scratch")
 			}
-			must(t, os.MkdirAll(dir, 0o755))
-			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=40m"); err != nil {
-				t.Skip("no disk can be mounted here: ", err)
-			}
-			t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+			small(t, dir)
 			ballast := filepath.Join(dir, "ballast")
 			f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) {
 				b := done(spec)
 				if spec.Row.Block == 1 { // the database complains and ends
-					_ = os.WriteFile(ballast, make([]byte, 50<<20), 0o644) // as far as it goes
+					fill(ballast, 50)
 					b.Fail(record.Failure{Message: "the server died"})
 				}
 				return b, nil
@@ -371,6 +378,22 @@ func TestFullDisks(t *testing.T) {
 			f.wantThere(0, 1)
 		})
 	}
+	t.Run("a version that fills it has failed", func(t *testing.T) {
+		f := newFixture(t, 1, 0)
+		small(t, filepath.Join(f.cache, "scratch"))
+		f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) {
+			b := done(spec)
+			if spec.Row.Block == 1 {
+				must(t, record.Wipe(filepath.Join(spec.Scratch, "data")))
+				fill(filepath.Join(spec.Scratch, "data/baseline/x"), 50)
+				b.Fail(record.Failure{Message: "the server died"})
+			}
+			return b, nil
+		}
+		wantIn(t, f.run(t.Context(), 0), "the server died; the disk of ", " is full: its files take ",
+			" MiB, and 1 were expected")
+		f.wantThere(0, 1)
+	})
 }
 
 func TestDetached(t *testing.T) {
