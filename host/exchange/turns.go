@@ -21,6 +21,7 @@ func (e NotHeld) Unwrap() error { return e.error }
 type turnKeeper struct {
 	sides   []*side
 	running int // index of the side that runs alone, or everybody
+	begun   bool
 	count   int // of changes
 	spent   time.Duration
 }
@@ -33,6 +34,7 @@ func (t *turnKeeper) give(index int) error {
 		return nil
 	}
 	begin := time.Now()
+	t.begun = true
 	for i, s := range t.sides {
 		if i != index && (t.running == i || t.running == everybody) && s.Turn != nil {
 			if err := s.Turn.Hold(); err != nil {
@@ -54,15 +56,15 @@ func (t *turnKeeper) give(index int) error {
 
 // end lets all sides run.
 func (t *turnKeeper) end() (err error) {
-	if t.running == everybody && t.count == 0 {
+	if !t.begun {
 		return nil
 	}
+	t.begun, t.running = false, everybody
 	for _, s := range t.sides {
 		if s.Turn != nil {
 			err = errors.Join(err, s.Turn.Release())
 		}
 	}
-	t.running = everybody
 	if err != nil {
 		return NotHeld{fmt.Errorf("at the end of a phase: %w", err)}
 	}

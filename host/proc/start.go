@@ -110,14 +110,15 @@ func Start(c Command) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}
 	p.Pid = cmd.Process.Pid
-	p.holder = newHolder(p)
+	means := newHolder(p)
+	p.holder = means
 	children.Store(p.Pid, p)
 	go func() {
 		_ = cmd.Wait() // ProcessState has the exit code
 		state := cmd.ProcessState
 		p.exit = Exit{ExitCode(state), state.UserTime(), state.SystemTime(), time.Now()}
 		children.Delete(p.Pid)
-		p.holder.close()
+		means.close()
 		if p.group != nil {
 			_ = os.Remove(p.group.dir) // unless it has left processes there
 		}

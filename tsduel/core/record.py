@@ -276,6 +276,12 @@ class Block(BlockRecord):
         """Wall-clock seconds of the whole block."""
         return self.ended - self.started
 
+    @property
+    def duels(self) -> list[Duel]:
+        """Its duels: an upgrade has two."""
+        upgrade = self.upgrade or Upgrade()
+        return [duel for duel in (self.duel, upgrade.before, upgrade.after) if duel]
+
     def phase(self, variant: str, part: str, name: str, query_type: str = "") -> Phase | None:
         """Return a phase, or its last attempt if it was started again; None if there is none."""
         key = (variant, part, name, query_type)
