@@ -137,6 +137,39 @@ def test_what_was_planted_is_found_and_nothing_else(checkout):
     )
 
 
+def test_background_work_makes_its_own_side_slower_on_either_side(checkout):
+    """A burner of 5 % and a collector that runs three times as often slow their own queries and batches, no other's."""
+    repository = str(planted.repository(CACHE))
+    base = {"source": "git", "repo": repository, "ref": "base"}
+    burner = base | {"ref": "burn-5"}
+    variants = {"baseline": base, "candidate": burner, "collector": base | {"env": {"GOGC": "10"}}, "same": base}
+    in_turn = {"load": "duel", "reload": "every", "blocks": 8}
+
+    def changes(run):
+        found = figures(checkout.results(run))
+        return {
+            (side, metric): (float(row["change_pct"]), float(row["p_adj"]))
+            for (side, metric, of), row in found.items()
+            if (metric, of) in {("duel_typical_ms", "geomean"), ("duel_load_typical_ms", "")}
+        }
+
+    checkout.make(*experiment(checkout, variants, **in_turn))
+    found = changes("known")
+    for side in ("candidate", "collector"):
+        time, p = found[side, "duel_typical_ms"]
+        assert time > 1, found
+        assert p <= 0.05, found
+        assert found[side, "duel_load_typical_ms"][0] > 0, found
+    assert abs(found["same", "duel_typical_ms"][0]) < found["candidate", "duel_typical_ms"][0], found
+
+    words = experiment(checkout, {"baseline": burner, "candidate": base}, **in_turn)
+    checkout.make(*("RUN=turned" if word == "RUN=known" else word for word in words))
+    time, p = changes("turned")["candidate", "duel_typical_ms"]
+    assert time < -1
+    assert p <= 0.05
+    assert changes("turned")["candidate", "duel_load_typical_ms"][0] < 0
+
+
 def block(path):
     """Read the record of a block."""
     return json.loads(path.read_text())

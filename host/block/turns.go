@@ -51,6 +51,10 @@ func (s *sitting) takeTurns() error {
 			if dead := v.died(); dead != nil {
 				return s.blame(v, dead)
 			}
+			if _, late := errors.AsType[proc.Late](err); late {
+				s.block.Void = v.Name + ": " + err.Error()
+				return nil
+			}
 			return s.runTogether(err.Error())
 		}
 		s.turns[v.Name], s.record.HeldBy = own, own[0].HeldBy()

@@ -24,6 +24,9 @@ const (
 // HoldPatience bounds the wait until a process stands still: it may wait for a disk. Tests set less.
 var HoldPatience = 5 * time.Second
 
+// Late is why a process did not stand still in time.
+type Late struct{ error }
+
 // holder makes the processes of one Process stand still, and lets them go on.
 type holder interface {
 	hold() error
@@ -49,7 +52,7 @@ func (p *Process) Hold() error {
 	for begin, looks := time.Now(), 0; !p.holder.held() && !p.hasEnded(); looks++ {
 		if time.Since(begin) > HoldPatience {
 			late := fmt.Errorf("%s (pid %d) did not stand still within %v by %s", p.name, p.Pid, HoldPatience, p.HeldBy())
-			return errors.Join(late, p.Release())
+			return Late{errors.Join(late, p.Release())}
 		}
 		if looks > 100 { // it may need this CPU, or wait for a disk
 			time.Sleep(50 * time.Microsecond)
