@@ -49,12 +49,12 @@ def main() -> int:
         elif kind.startswith("burn") and seed % 2 == 0:
             sides, planted_side = {"BASELINE": sides["CANDIDATE"], "CANDIDATE": base}, BASELINE
         rows = quick.judged(f"known-{kind}-{seed}", {**sides, "SET": settings})
-        return rows if planted_side == CANDIDATE else {metric: _mirrored(row) for metric, row in rows.items()}
+        return rows if planted_side == CANDIDATE else {metric: mirrored(row) for metric, row in rows.items()}
 
     return show(figures(quick.series(KINDS, times, made)))
 
 
-def _mirrored(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def mirrored(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row as if the sides were exchanged."""
     turned = {REGRESSION: IMPROVEMENT, IMPROVEMENT: REGRESSION}
     names = ("change_pct", "hi_pct", "lo_pct")

@@ -120,7 +120,7 @@ func (s *sitting) start(ctx context.Context) error {
 		func() error { return s.sync(s.Scratch) },
 		func() error { return s.startEqually(ctx) },
 		s.keepPlaces,
-		s.takeTurns,
+		func() error { return takeTurns(s) },
 		func() error { return s.all((*variant).countInstructions) },
 	)
 }

@@ -28,7 +28,7 @@ func (all processes) Release() (err error) {
 
 // takeTurns decides, once all have been started, whether the variants of a sitting take turns in running. Each is held
 // once, since a place may refuse that.
-func (s *sitting) takeTurns() error {
+func takeTurns(s *sitting) error {
 	s.turns = map[string]processes{}
 	if !s.Plan.Duel.Hold {
 		s.record.Unheld = "duel.hold is false"
@@ -39,7 +39,7 @@ func (s *sitting) takeTurns() error {
 		for _, server := range v.servers {
 			here, ok := server.on.(*machine.Here)
 			if !ok {
-				return s.runTogether("components run on other hosts")
+				return runTogether(s, "components run on other hosts")
 			}
 			process, err := here.Process(server.process.Pid)
 			if err != nil {
@@ -55,7 +55,7 @@ func (s *sitting) takeTurns() error {
 				s.block.Void = v.Name + ": " + err.Error()
 				return nil
 			}
-			return s.runTogether(err.Error())
+			return runTogether(s, err.Error())
 		}
 		s.turns[v.Name], s.record.HeldBy = own, own[0].HeldBy()
 	}
@@ -63,7 +63,7 @@ func (s *sitting) takeTurns() error {
 }
 
 // runTogether gives turns up, and says why: then the background of one variant delays the other.
-func (s *sitting) runTogether(why string) error {
+func runTogether(s *sitting, why string) error {
 	clear(s.turns)
 	s.record.HeldBy = ""
 	if s.record.Unheld != why {

@@ -202,7 +202,8 @@ func readUsed(sides []*side, order []int) ([]Used, error) {
 	return used, err
 }
 
-func (job *Job) run(ctx context.Context, sides []*side, t *turnKeeper, result *Result, burst int, begin time.Time) error {
+func (job *Job) run(ctx context.Context, sides []*side, t *turnKeeper, result *Result, burst int,
+	begin time.Time) error {
 	sequence, told := Orders(inOrder(job.Ask, len(sides))), begin
 	for turn := 0; ; turn++ {
 		if result.Stopped = stopped(sides); result.Stopped != "" {
