@@ -15,7 +15,7 @@ ALONE: dict[str, Callable[[Path], Iterable[Figure]]] = {
     "exchange": overhead.exchange_cost,
     "openloop": overhead.open_loop,
     "own": own.figures,
-    "duty": lambda _: overhead.duty_cycle(PROJECT / "results"),
+    "duty": lambda _: overhead.blocks_of_local(PROJECT / "results"),
     "widths": lambda _: quick.widths(quick.RESULTS),
     "analysis": analysis.stages,
     "command": command.answers,

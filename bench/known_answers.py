@@ -2,27 +2,34 @@
 
     .venv/bin/python -m bench.known_answers [TIMES]
 
-TIMES runs (10 unless given) each of a handler that is 5 % and 3 % slower and of a thread that burns 5 % of a core, and
-twice as many of a version against itself, in turns. One of each takes eight minutes on two quiet cores. The runs stay
-in results/ as known-KIND-N, and a finished run is not repeated.
+TIMES runs (10 unless given) of each kind, in turns: a handler that is 5 % and 3 % slower; a thread that burns 5 and 2 %
+of a core, on either side; a garbage collector that runs three times as often; and a version against itself. One of each
+takes twenty minutes on two quiet cores. The runs stay in results/ as known-KIND-N, and a finished run is not repeated.
 """
 
 import os
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from bench import quick
 from bench.figures import Figure, at_least, at_most, show
 from bench.quick import CPU, TIME, Rows
 from tsduel.calibrate import planted
 from tsduel.core import caches
+from tsduel.core.metrics import GEOMEAN
 from tsduel.stats.power import ALPHA
-from tsduel.stats.verdict import REGRESSION
+from tsduel.stats.verdict import IMPROVEMENT, REGRESSION
 
 TIMES = 10
-KINDS = ("slow-5", "same", "slow-3", "same-again", "burn-5")
+BASELINE, CANDIDATE = "baseline", "candidate"
+KINDS = ("slow-5", "same", "slow-3", "burn-5", "burn-2", "gc", "same-again")
 HALF_WIDTH_PCT = 0.6
+OFF_ZERO_PCT = 0.2
+TOTAL, INGESTION = ("duel_total_ms", GEOMEAN), ("duel_load_typical_ms", "")
+GOGC = 10
+"""VictoriaMetrics' own is 30."""
 
 
 def main() -> int:
@@ -31,11 +38,31 @@ def main() -> int:
     repository = planted.repository(caches.directory(os.environ))
 
     def made(kind: str, seed: int) -> Rows:
-        sides = {"AA": "1"} if kind.startswith("same") else {"CANDIDATE": f"git:{repository}@{kind}"}
-        knobs = {"BASELINE": f"git:{repository}@base", **sides, "SET": f"design.seed={seed}"}
-        return quick.judged(f"known-{kind}-{seed}", knobs)
+        base, planted_side = f"git:{repository}@base", CANDIDATE
+        sides = {"BASELINE": base, "CANDIDATE": f"git:{repository}@{kind}"}
+        settings = f"design.seed={seed}"
+        if kind.startswith("same"):
+            sides = {"BASELINE": base, "AA": "1"}
+        elif kind == "gc":
+            sides["CANDIDATE"] = base
+            settings += f" variants.candidate.env.GOGC={GOGC}"
+        elif kind.startswith("burn") and seed % 2 == 0:
+            sides, planted_side = {"BASELINE": sides["CANDIDATE"], "CANDIDATE": base}, BASELINE
+        rows = quick.judged(f"known-{kind}-{seed}", {**sides, "SET": settings})
+        return rows if planted_side == CANDIDATE else {metric: mirrored(row) for metric, row in rows.items()}
 
     return show(figures(quick.series(KINDS, times, made)))
+
+
+def mirrored(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row as if the sides were exchanged."""
+    turned = {REGRESSION: IMPROVEMENT, IMPROVEMENT: REGRESSION}
+    names = ("change_pct", "hi_pct", "lo_pct")
+    values = [None if row[name] is None else 100 * (1 / (1 + row[name] / 100) - 1) for name in names]
+    return {
+        **row, **dict(zip(("change_pct", "lo_pct", "hi_pct"), values, strict=True)),
+        "verdict": turned.get(row["verdict"], row["verdict"]),
+    }  # fmt: skip
 
 
 def figures(series: Mapping[str, Sequence[Rows]]) -> list[Figure]:
@@ -47,6 +74,12 @@ def figures(series: Mapping[str, Sequence[Rows]]) -> list[Figure]:
 
     def called(rows: Rows) -> bool:
         return any(row["verdict"] == REGRESSION for row in quick.primary(rows))
+
+    def worse(*metrics: tuple[str, str]) -> Callable[[Rows], bool]:
+        return lambda rows: all(
+            rows[metric]["p_adj"] is not None and rows[metric]["p_adj"] <= ALPHA and rows[metric]["change_pct"] > 0
+            for metric in metrics
+        )
 
     def flagged(rows: Rows) -> bool:
         return any(row["p_adj"] is not None and row["p_adj"] <= ALPHA for row in quick.primary(rows))
@@ -63,6 +96,25 @@ def figures(series: Mapping[str, Sequence[Rows]]) -> list[Figure]:
         share("a handler 5 % slower is called a regression", "slow-5", called, 10),
         share("one 3 % slower is flagged", "slow-3", flagged, 9),
         share("5 % of a core in the background, by CPU", "burn-5", lambda rows: rows[CPU]["verdict"] == REGRESSION, 10),
+        share("the same, by query time", "burn-5", worse(TIME), 10),
+        share("the same, by ingestion time", "burn-5", worse(INGESTION), 9),
+        share(
+            "2 % of a core in the background, by time or CPU",
+            "burn-2",
+            lambda rows: worse(TIME)(rows) or called(rows),
+            9,
+        ),
+        share("a collector that runs three times as often", "gc", worse(TIME, TOTAL, INGESTION), 10),
+        *(
+            at_most(
+                f"off zero: {title}",
+                abs(statistics.mean(rows[metric]["change_pct"] for rows in same)),
+                OFF_ZERO_PCT,
+                "%",
+                f"mean {of_same}",
+            )
+            for title, metric in (("query time", TIME), ("CPU of a query", CPU))
+        ),
         at_most("a version against itself is flagged", sum(map(flagged, same)), most, of_same, _median(same)),
         width("typical, all types", TIME),
         width("CPU of a query", CPU),

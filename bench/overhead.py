@@ -62,19 +62,23 @@ def _blocks(run_dir: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(run_dir.glob("raw/*/[0-9]*/block.json"))]
 
 
-def duty_cycle(results: Path) -> Iterator[Figure]:
-    """Yield how much of the blocks of local.yml's newest run is timed; such a run takes long, so none is made here."""
+def blocks_of_local(results: Path) -> Iterator[Figure]:
+    """Yield how much of the blocks of local.yml's newest run is timed, and what its turns take.
+
+    Such a run takes long, so none is made here.
+    """
     for run_dir in sorted(results.glob("*-local"), reverse=True):
-        timed = [
-            block["timed_s"] / (block["ended"] - block["started"])
-            for block in _blocks(run_dir)
-            if block["kind"] != "warmup" and block["status"] == "ok"
-        ]
-        if timed:
+        blocks = [block for block in _blocks(run_dir) if block["kind"] != "warmup" and block["status"] == "ok"]
+        if blocks:
+            timed = [block["timed_s"] / (block["ended"] - block["started"]) for block in blocks]
             detail = f"the median of {len(timed)} blocks of {run_dir.name}"
             yield at_least("of a block is timed: loads and exchanges", 100 * statistics.median(timed), 70, "%", detail)
+            phases = [phase for block in blocks for phase in (*block["duel"]["types"], *block["duel"]["load"])]
+            turns, spent, whole = (sum(phase[name] for phase in phases) for name in ("turns", "turn_s", "seconds"))
+            detail = f"{turns} turns, {100 * spent / whole:.1f} % of the phases; by {blocks[0]['duel']['held_by']}"
+            yield at_most("a turn: one side stands still, the other goes on", 1e6 * spent / turns, 150, "us", detail)
             return
-    sys.stdout.write(f"       no block of local.yml is finished in {results}: how much of it is timed is not known\n")
+    sys.stdout.write(f"       no block of local.yml is finished in {results}: its times and turns are not known\n")
 
 
 def exchange_cost(work: Path) -> Iterator[Figure]:

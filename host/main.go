@@ -56,6 +56,8 @@ func init() {
 func main() {
 	// Ignore SIGPIPE, but not in the processes that we start, as signal.Ignore would.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	// Go on after ^Z in the terminal: a driver that stands still in a turn would leave a server held.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTSTP)
 	// nohup ignores SIGHUP.
 	endings := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGHUP}, signal.Ignored)
 	ctx, _ := signal.NotifyContext(context.Background(), append(endings, syscall.SIGTERM)...)

@@ -483,6 +483,7 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
                 "query_type": query_type, "sitting": at, "exchanges": m, "compared": m,
                 "seconds": round(seconds * m / n, 6),
                 "cpu_ns": {name: round(cpu[name]) for name in alive}, "client_cpu_ns": round(3e4 * m),
+                "turns": 3 * m // 2, "turn_s": 1e-4 * (3 * m // 2),
                 "instructions": {name: round(cpu[name] * 3) for name in alive} if spec.instructions else None,
                 "counters": {
                     name: {"rows_read": m * 4000.0 * spec.factor(name, "rows_read") * math.exp(shift[name]),
@@ -500,6 +501,7 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
     _phase(record, "", "duel", "stop", (clock + 1, clock + 1.6))
     record["duel"] = {
         "sittings": spec.sittings,
+        "held_by": "control groups v2", "unheld": "",
         "places": [{"sitting": at, "variant": name, "role": "server", "frames": 40 + at}
                    for at in range(spec.sittings) for name in alive],
         "idle": [{"when": when, "seconds": 1.0, "cpu_ns": {name: round(idle[name]) for name in alive}}

@@ -5,15 +5,21 @@ Other moments than these: TSDUEL_TEST_SEEDS="5 6 7" pytest tests/test_faults.py;
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from fakeproject import TYPES
 from faults import Disturbed, planned_blocks
 
 from tsduel.core.rundir import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SEEDS = [int(seed) for seed in os.environ.get("TSDUEL_TEST_SEEDS", "1").split()]
 # The driver is the client of the exchanges, so killing it there kills the client.
@@ -53,6 +59,39 @@ def test_a_run_that_is_killed_again_and_again_comes_to_the_same_blocks(project, 
     assert not (project.run_dir / "stop-requested").exists()
     assert subprocess.run(["flock", "-n", project.env["TSDUEL_LOCK"], "true"], check=False).returncode == 0
     assert project.run().count("begins") == 0
+
+
+def held(pids: Iterable[int]) -> set[str]:
+    """Return how processes among these stand still: frozen by their control group, or stopped by a signal."""
+    states = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "T":
+                states.add("T")
+            group = (Path("/proc") / str(pid) / "cgroup").read_text().rpartition("0::")[2].strip()
+            for mount in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+                events = Path(f"{mount}{group}/cgroup.events")
+                if events.exists() and "frozen 1" in events.read_text():
+                    states.add("frozen")
+    return states
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_kills_in_the_middle_of_turns_leave_nothing_that_stands_still(project, seed, record_property):
+    """Four kills while one side is held: its server ends, or goes on, and no block is lost or repeated."""
+    project.plan(
+        design={"blocks": 4, "warmup_blocks": 1},
+        queries={"types": TYPES[:1], "max_count": 20000},
+        duel={"seconds": 1.5, "sittings": 1},
+    )
+    disturbed = Disturbed(project, VICTIMS, seed, look=held, environment={"FAKE_LOAD_S": "0.1"})
+    disturbed.disturb(("driver", "driver", "stopped driver", "everything"), ["exchange"], longest_s=0.3)
+    disturbed.finish()
+    lost = disturbed.lost()
+    record_property("faults", [len(disturbed.kills), len(lost), len(disturbed.repeated), len(disturbed.left)])
+    assert len(disturbed.kills) == 4, disturbed.kills
+    assert disturbed.seen & {"T", "frozen"}, "no kill met a side that was held"
+    assert (lost, disturbed.repeated, disturbed.left) == ([], [], [])
 
 
 def test_a_sweep_that_is_killed_goes_on_cell_by_cell(project):

@@ -137,6 +137,32 @@ def test_what_was_planted_is_found_and_nothing_else(checkout):
     )
 
 
+def test_background_work_makes_its_own_side_slower_on_either_side(checkout):
+    """A burner of 5 % and a collector that runs three times as often slow their own queries and batches, no other's."""
+    repository = str(planted.repository(CACHE))
+    base = {"source": "git", "repo": repository, "ref": "base"}
+    burner = base | {"ref": "burn-5"}
+    variants = {"baseline": base, "candidate": burner, "collector": base | {"env": {"GOGC": "10"}}, "same": base}
+    in_turn = {"load": "duel", "reload": "every", "blocks": 8}
+
+    def judged(run, side):
+        """Return the change and p of query time; ingestion scatters more here, and is only not called the other way."""
+        found = figures(checkout.results(run))
+        time = found[side, "duel_typical_ms", "geomean"]
+        return float(time["change_pct"]), float(time["p_adj"]), found[side, "duel_load_typical_ms", ""]["verdict"]
+
+    checkout.make(*experiment(checkout, variants, **in_turn))
+    for side in ("candidate", "collector"):
+        time, p, ingestion = judged("known", side)
+        assert (time > 1, p <= 0.05, ingestion != "improvement") == (True, True, True), (side, time, p, ingestion)
+    assert abs(judged("known", "same")[0]) < judged("known", "candidate")[0]
+
+    words = experiment(checkout, {"baseline": burner, "candidate": base}, **in_turn)
+    checkout.make(*("RUN=turned" if word == "RUN=known" else word for word in words))
+    time, p, ingestion = judged("turned", "candidate")
+    assert (time < -1, p <= 0.05, ingestion != "regression") == (True, True, True), (time, p, ingestion)
+
+
 def block(path):
     """Read the record of a block."""
     return json.loads(path.read_text())

@@ -191,15 +191,21 @@ class TestFigures:
 
     def test_known_answers_are_counted(self):
         """Found ten times of ten, nine of ten, and where nothing was two of twenty."""
-        slow = {quick.TIME: row(5, "regression", p_adj=0.01), quick.CPU: row(5, "regression", p_adj=0.01)}
-        missed = rows(2.0, 2.0)
+        others = (known_answers.TOTAL, known_answers.INGESTION)
+        slow = {of: row(5, "regression", p_adj=0.01) for of in (quick.TIME, quick.CPU, *others)}
+        missed, hidden = rows(2.0, 2.0), slow | {known_answers.INGESTION: row(-5, "improvement", p_adj=0.01)}
         flagged = {quick.TIME: row(1, "negligible", p_adj=0.04), quick.CPU: row(0, p_adj=None)}
-        found = {"slow-5": [slow] * 9 + [missed], "slow-3": [flagged] * 9 + [missed], "burn-5": [slow] * 10,
+        found = {"slow-5": [slow] * 9 + [missed], "slow-3": [flagged] * 9 + [missed],
+                 "burn-5": [slow] * 8 + [hidden] * 2, "burn-2": [flagged] * 10, "gc": [slow] * 10,
                  "same": [flagged, *[rows(0, 0)] * 9], "same-again": [flagged, *[rows(0, 0)] * 9]}  # fmt: skip
         made = known_answers.figures(found)
-        assert [(one.value, one.met) for one in made] == [
-            (9, False), (9, True), (10, True), (2, True), (0.5, True), (0.5, True),
+        assert [(round(one.value, 2), one.met) for one in made] == [
+            (9, False), (9, True), (10, True), (10, True), (8, False), (10, True), (10, True),
+            (0.1, True), (0, True), (2, True), (0.5, True), (0.5, True),
         ]  # fmt: skip
+        mirrored = known_answers.mirrored(row(25, "improvement", p_adj=0.01) | {"lo_pct": 0, "hi_pct": 100})
+        assert [round(mirrored[name]) for name in ("change_pct", "lo_pct", "hi_pct")] == [-20, -50, 0]
+        assert mirrored["verdict"] == "regression"
 
     def test_make_bench_has_the_half_widths_of_the_newest_runs(self, tmp_path, capsys):
         """Beside their targets; where there is no run it says so."""

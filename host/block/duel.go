@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"tsduel/host/exchange"
 	"tsduel/host/record"
 )
 
@@ -49,6 +50,9 @@ func runDuel(ctx context.Context, f *frame, when string, types []string, to **re
 		}
 		return d.ask(ctx)
 	})
+	if late, ok := errors.AsType[exchange.NotHeld](err); ok {
+		d.block.Void, err = late.Error(), nil
+	}
 	if err = errors.Join(err, d.exchanges.Close()); err != nil {
 		return err
 	}

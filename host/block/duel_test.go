@@ -46,6 +46,9 @@ func TestADuelAsksEverySideTheSameSliceAndKeepsAll(t *testing.T) {
 		!strings.HasPrefix(lines[2], types[1]+",0,1,01,") || len(strings.Split(lines[70], ",")) != 7 {
 		t.Errorf("%d lines: %q", len(lines), lines[:3])
 	}
+	if b.Duel.HeldBy == "" || b.Duel.Unheld != "" || b.Duel.Types[1].Turns < 40 || b.Duel.Types[1].TurnS <= 0 {
+		t.Errorf("held by %q, %q: %+v", b.Duel.HeldBy, b.Duel.Unheld, b.Duel.Types[1])
+	}
 	u := b.Duel.Types[0]
 	if u.QueryType != types[1] || u.Exchanges != 30 || u.Compared != 30 || u.FirstQuery != 60 ||
 		u.CPUNS["candidate"] <= 0 || u.ClientCPUNS <= 0 || u.Stopped != "" || u.Instructions != nil ||
@@ -204,6 +207,9 @@ func TestWaysOfADuel(t *testing.T) {
 		}},
 		"warm: asked before it counts": {func(f *frame) { f.Plan.Queries.Cache = "warm" },
 			func(b *record.Block, asked int) bool { return asked != 80 || b.Duel.Types[0].Exchanges != 40 }},
+		"all run while one is asked": {func(f *frame) { f.Plan.Duel.Hold = false }, func(b *record.Block, asked int) bool {
+			return asked != 40 || b.Duel.HeldBy != "" || b.Duel.Unheld != "duel.hold is false" || b.Duel.Types[0].Turns != 0
+		}},
 		"bursts": {func(f *frame) { f.Plan.Duel.InFlight, f.Calibration = 2, nil },
 			func(b *record.Block, asked int) bool {
 				return asked < 8 || asked%8 != 0 || b.Duel.Types[0].Exchanges != asked || b.Duel.Types[0].FirstQuery != 0

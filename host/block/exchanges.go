@@ -80,7 +80,8 @@ func (a *asking) keep() error {
 	a.sent[a.queryType] += len(result.Exchanges)
 	kept := record.DuelType{QueryType: a.queryType, Sitting: a.index, Exchanges: len(result.Exchanges),
 		Compared: len(result.Exchanges), Differences: result.Differences, FirstQuery: a.first,
-		Series: result.Series, Points: result.Points, Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{},
+		Series: result.Series, Points: result.Points, Seconds: result.Elapsed.Seconds(),
+		Turns: result.Turns, TurnS: result.TurnTime.Seconds(), CPUNS: map[string]int64{},
 		ClientCPUNS: result.ClientCPU, Stopped: result.Stopped, Counters: map[string]map[string]float64{}}
 	if a.Host.Instructions {
 		kept.Instructions = map[string]int64{}

@@ -56,7 +56,7 @@ var types = []string{"single-groupby-1-1-1", "cpu-max-all-1"}
 const lines48 = 48 // of ten samples
 
 var shortDuel = record.Duel{Enabled: true, Seconds: 0.1, Least: 8, LongestS: 1, Fewest: 4, InFlight: 1, IdleS: 0.05,
-	MostDifferences: 10}
+	MostDifferences: 10, Hold: true}
 
 var ports atomic.Int32
 

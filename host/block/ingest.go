@@ -86,6 +86,7 @@ func (i *ingestion) exchange(ctx context.Context, file *table, job exchange.Job)
 	}
 	i.ended = time.Now()
 	i.kept.Exchanges, i.kept.Seconds = len(result.Exchanges), result.Elapsed.Seconds()
+	i.kept.Turns, i.kept.TurnS = result.Turns, result.TurnTime.Seconds()
 	for _, x := range result.Exchanges {
 		i.kept.Lines += int64(x.Lines)
 	}

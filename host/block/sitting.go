@@ -18,11 +18,12 @@ import (
 // sitting is all variants started afresh, until they are stopped.
 type sitting struct {
 	*duel
-	index        int                // from 0
-	loading      bool               // it loads in turn
-	bodies       map[string][]byte  // of /metrics, as last read
-	countersRead time.Time          // when bodies were read
-	marks        map[string][]usage // CPU at the edges of the last phase
+	index        int                  // from 0
+	loading      bool                 // it loads in turn
+	bodies       map[string][]byte    // of /metrics, as last read
+	countersRead time.Time            // when bodies were read
+	marks        map[string][]usage   // CPU at the edges of the last phase
+	turns        map[string]processes // of the variants that stand still while others are asked
 }
 
 func (d *duel) sitting(index int) *sitting {
@@ -119,6 +120,7 @@ func (s *sitting) start(ctx context.Context) error {
 		func() error { return s.sync(s.Scratch) },
 		func() error { return s.startEqually(ctx) },
 		s.keepPlaces,
+		func() error { return takeTurns(s) },
 		func() error { return s.all((*variant).countInstructions) },
 	)
 }
@@ -238,6 +240,10 @@ func (s *sitting) sides(open func(*record.Target) (exchange.Source, exchange.Rea
 			s.marks[v.Name] = append(s.marks[v.Name], cpu)
 			instructions, failed := v.instructions.Read()
 			return exchange.Used{CPU: cpu.sum(), Instructions: instructions}, errors.Join(err, failed)
+		}
+		// A profile is read while its server is asked: all run.
+		if own, held := s.turns[v.Name]; held && s.profiler == nil {
+			side.Turn = own
 		}
 		sides = append(sides, side)
 	}

@@ -3,6 +3,7 @@
 package exchange
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type Side struct {
 	Source Source // its operations; sides that get the same operations share a source
 	Reading
 	Used func() (Used, error) // reads what its processes have used so far; may be nil
+	Turn Turn                 // nil: its processes run while others are asked
 }
 
 // Reading is how a side's answers are read, and how far they are compared with the first side's.
@@ -108,8 +110,10 @@ type Result struct {
 	Series      int // of the first side's first answer with data
 	Points      int
 	Elapsed     time.Duration
-	ClientCPU   int64  // ns of this process in the phase
-	Stopped     string // why the phase ended early, "" if it did not
+	ClientCPU   int64         // ns of this process in the phase
+	Turns       int           // how often another side ran than before
+	TurnTime    time.Duration // of them all, off the clock of every operation
+	Stopped     string        // why the phase ended early, "" if it did not
 }
 
 // side is a Side in a phase: its connections, and a slot for each operation of a burst.
@@ -130,9 +134,9 @@ const (
 	bodiesMost = heapLimit / 4
 )
 
-// Run exchanges a job's operations. A side that does not answer, or answers an error, is out; the phase stops
-// when nothing is left to compare. An error of Run is not a server's fault: ctx has ended, or a source cannot
-// be read.
+// Run exchanges a job's operations; a side with a Turn runs only while it is asked. A side that does not answer, or
+// answers an error, is out; the phase stops when nothing is left to compare. An error of Run is not a server's fault:
+// ctx has ended, a source cannot be read, or a side could not be held (NotHeld).
 func Run(ctx context.Context, job Job) (*Result, error) {
 	result := &Result{Sides: make([]Tally, len(job.Sides))}
 	burst := Burst(job.InFlight)
@@ -160,11 +164,13 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	t := &turnKeeper{sides: sides, running: everybody}
+	defer t.end() // also after a panic
 	begin := time.Now()
-	if err := job.run(ctx, sides, result, burst, begin); err != nil {
+	if err := cmp.Or(job.run(ctx, sides, t, result, burst, begin), t.end()); err != nil {
 		return nil, err
 	}
-	result.Elapsed = time.Since(begin)
+	result.Elapsed, result.Turns, result.TurnTime = time.Since(begin), t.count, t.spent
 	after, err := readUsed(sides, read)
 	if err != nil {
 		return nil, err
@@ -196,7 +202,8 @@ func readUsed(sides []*side, order []int) ([]Used, error) {
 	return used, err
 }
 
-func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst int, begin time.Time) error {
+func (job *Job) run(ctx context.Context, sides []*side, t *turnKeeper, result *Result, burst int,
+	begin time.Time) error {
 	sequence, told := Orders(inOrder(job.Ask, len(sides))), begin
 	for turn := 0; ; turn++ {
 		if result.Stopped = stopped(sides); result.Stopped != "" {
@@ -216,6 +223,9 @@ func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst in
 		for _, index := range sequence[turn%len(sequence)] {
 			order += strconv.Itoa(index)
 			if s := sides[index]; s.tally.Failure == "" {
+				if err := t.give(index); err != nil {
+					return err
+				}
 				s.ask(ctx, s.operations)
 			}
 		}

@@ -136,6 +136,15 @@ func execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
 		Dir: c.Dir, Scratch: c.Scratch, Stdin: stdin, Stdout: stdout, Stderr: stderr, CPUs: c.CPUs})
 }
 
+// Process returns a process that was started here.
+func (h *programs) Process(pid int) (*proc.Process, error) {
+	p, err := h.process(pid)
+	if err != nil {
+		return nil, err
+	}
+	return p.Process, nil
+}
+
 func (h *programs) process(pid int) (*process, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

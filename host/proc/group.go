@@ -214,19 +214,22 @@ func (g *Group) kill() error {
 	if g == nil {
 		return nil
 	}
-	_, left := killAll(func() (pids []int) {
-		for _, file := range append(Glob(g.dir, "[0-9]*/cgroup.procs"), filepath.Join(g.dir, "cgroup.procs")) {
-			for _, line := range readLines(file) {
-				if pid, err := strconv.Atoi(line); err == nil {
-					pids = append(pids, pid)
-				}
-			}
-		}
-		return collected(pids)
-	})
+	_, left := killAll(func() []int { return collected(g.pids()) })
 	if len(left) > 0 {
 		return fmt.Errorf("%d processes of this run were killed and are still there after %v (%s/cgroup.procs)",
 			len(left), EndPatience, g.dir)
 	}
 	return nil
+}
+
+// pids are the processes in the group, and in those within it.
+func (g *Group) pids() (pids []int) {
+	for _, file := range append(Glob(g.dir, "[0-9]*/cgroup.procs"), filepath.Join(g.dir, "cgroup.procs")) {
+		for _, line := range readLines(file) {
+			if pid, err := strconv.Atoi(line); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
 }

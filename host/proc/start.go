@@ -39,6 +39,7 @@ type Process struct {
 	Pid   int
 	name  string
 	group *Group // nil: what it starts is found by its descent
+	holder
 	ended chan struct{}
 	exit  Exit
 }
@@ -109,12 +110,15 @@ func Start(c Command) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}
 	p.Pid = cmd.Process.Pid
+	means := newHolder(p)
+	p.holder = means
 	children.Store(p.Pid, p)
 	go func() {
 		_ = cmd.Wait() // ProcessState has the exit code
 		state := cmd.ProcessState
 		p.exit = Exit{ExitCode(state), state.UserTime(), state.SystemTime(), time.Now()}
 		children.Delete(p.Pid)
+		means.close()
 		if p.group != nil {
 			_ = os.Remove(p.group.dir) // unless it has left processes there
 		}

@@ -154,6 +154,8 @@ type Canary struct {
 // DuelRecord is a duel; maps are by variant.
 type DuelRecord struct {
 	Sittings     int                           `json:"sittings"`
+	HeldBy       string                        `json:"held_by"` // how variants stand still while others are asked
+	Unheld       string                        `json:"unheld"`  // why they do not
 	Start        map[string]DuelStart          `json:"start"`
 	Places       []DuelPlace                   `json:"places"`
 	Idle         []DuelIdle                    `json:"idle"`
@@ -211,6 +213,8 @@ type DuelType struct {
 	Series       int              `json:"series"`      // of the first answer with data
 	Points       int              `json:"points"`      // of the same answer
 	Seconds      float64          `json:"seconds"`
+	Turns        int              `json:"turns"`  // changes of who runs
+	TurnS        float64          `json:"turn_s"` // of all of them, within the seconds
 	CPUNS        map[string]int64 `json:"cpu_ns"`
 	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
 	ClientCPUNS  int64            `json:"client_cpu_ns"`
@@ -228,6 +232,8 @@ type DuelLoad struct {
 	Lines        int64            `json:"lines"`
 	Samples      int64            `json:"samples"`
 	Seconds      float64          `json:"seconds"`
+	Turns        int              `json:"turns"`
+	TurnS        float64          `json:"turn_s"`
 	DrainS       float64          `json:"drain_s"`
 	CPUNS        map[string]int64 `json:"cpu_ns"`
 	DrainedCPUNS map[string]int64 `json:"drained_cpu_ns"`

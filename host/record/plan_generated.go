@@ -6,7 +6,7 @@ package record
 import "time"
 
 // PlanVersion is the only plan/experiment.json that this program reads.
-const PlanVersion = 6
+const PlanVersion = 7
 
 type Plan struct {
 	PlanVersion int               `json:"plan_version"`
@@ -217,6 +217,7 @@ type Duel struct {
 	LongestS        float64 `json:"longest_s"`
 	Fewest          int     `json:"fewest"`
 	InFlight        int     `json:"in_flight"`
+	Hold            bool    `json:"hold"`
 	Load            bool    `json:"load"`
 	LoadS           float64 `json:"load_s"`
 	LoadSittings    int     `json:"load_sittings"`

@@ -164,7 +164,17 @@ def warnings(source: Source) -> list[str]:
         label = comparison.labels[1] if source.run.variants[2:] else ""
         where = markup.text(", ".join(filter(None, [label, comparison.cell])))
         lines += [f"{where}: {doubt}" if where else doubt for doubt in _doubts(comparison, short)]
-    return list(dict.fromkeys([*lines, *short_phases(short), *_busy_client(source)]))
+    return list(dict.fromkeys([*_together(source), *lines, *short_phases(short), *_busy_client(source)]))
+
+
+def _together(source: Source) -> list[str]:
+    """Return a warning where versions ran while others were asked."""
+    duels = [duel for block in source.run.blocks for duel in block.duels]
+    return [
+        f"All versions ran while one was asked ({markup.text(why)}). What one does in the background delays the "
+        "others: then times can have the wrong sign (docs/method.md)."
+        for why in dict.fromkeys(duel.unheld for duel in duels if duel.unheld)
+    ]
 
 
 def _doubts(comparison: Comparison, short: dict[str, float]) -> list[str]:

@@ -5,6 +5,7 @@ from plots.charts.distributions import distributions
 from plots.pictures import Pictures
 from plots.sections import heading, tables
 from plots.source import Source
+from tsduel.core.metrics import ALL
 from tsduel.core.record import DUEL
 
 OPEN = ("duel_typical_ms", "duel_total_ms", "duel_cpu_us")
@@ -14,7 +15,7 @@ NOTE = (
     "A cell has the baseline's value → the candidate's value (the change) and the mark. Typical is the 10 % trimmed "
     "mean of the ratios of paired exchanges: it does not see rare events. Total is the ratio of the sums: every stall "
     "is in it. CPU is that of the server's process, for one operation. Work that a server does in the background "
-    "delays both sides: it shows in that server's CPU, and in the parts where the server is alone."
+    "is in its own times and its own CPU where the others stand still while it is asked (below)."
 )
 
 
@@ -60,6 +61,7 @@ def _conditions(source: Source) -> str:
         lines.append(f"Servers shared CPU {server}, the client had CPU {client}.")
     elif pin:
         lines.append(f"Nothing was pinned: {markup.text(pin.get('reason') or 'it was not asked for')}.")
+    lines.append(_turns(source))
     starts = checks[checks["check"] == "equal_start"]
     if not starts.empty:
         equal = int((starts["ok"] == "true").sum())
@@ -71,4 +73,18 @@ def _conditions(source: Source) -> str:
     if source.run.host.get("instructions") is False:
         why = markup.text(source.run.host.get("instructions_why") or "no hardware counters here")
         lines.append(f"Instructions were not counted: {why}.")
-    return " ".join(lines)
+    return " ".join(filter(None, lines))
+
+
+def _turns(source: Source) -> str:
+    means = ", ".join(
+        dict.fromkeys(duel.held_by for block in source.run.blocks for duel in block.duels if duel.held_by)
+    )
+    table = source.table("measurements")
+    own = table[table["query_type"] == ALL].groupby("metric")["value"].median()
+    if not means or "duel_turn_us" not in own:
+        return ""
+    return (
+        f"While one version was asked, all processes of the others stood still (by {markup.text(means)}): a turn took "
+        f"{own['duel_turn_us']:.0f} µs, {100 * own['duel_turns_ratio']:.1f} % of a phase, and is no part of any time."
+    )

@@ -1,8 +1,8 @@
 """A git repository of VictoriaMetrics in which each branch has one known difference, to test the instrument with.
 
 `base` is the released version. `slow-2`, `slow-3` and `slow-5` make the handler of range queries slower by so many
-percent; `burn-5` burns 5 % of a core all the time. The sources come from the Go module proxy. Commits are the same
-wherever and whenever they are made, so their builds are cached.
+percent; `burn-5` and `burn-2` burn so many percent of a core all the time. The sources come from the Go module proxy.
+Commits are the same wherever and whenever they are made, so their builds are cached.
 """
 
 import hashlib
@@ -34,21 +34,37 @@ func planted(share float64, handle func() error) error {
 	return err
 }
 """
-_BURNER = """
+# A thread of its own, by its own CPU clock: by the wall clock a burn would be over when its process has stood still.
+_BURNER = """package main
+
+import (
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
 func init() {
 	go func() {
-		for range time.Tick(20 * time.Millisecond) {
-			for begin := time.Now(); time.Since(begin) < time.Millisecond; {
+		runtime.LockOSThread()
+		for range time.Tick(EVERY * time.Millisecond) {
+			for begin := used(); used()-begin < 1e6; {
 			}
 		}
 	}()
+}
+
+func used() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+	return t.Nano()
 }
 """
 
 
 @dataclass(frozen=True)
 class Plant:
-    """One branch: in `file`, `old` becomes `new`, and `added` is put at the end."""
+    """One branch: in `file`, `old` becomes `new`, and `added` is put at the end; the file is made if it is missing."""
 
     name: str
     file: str
@@ -63,8 +79,13 @@ def _slow(percent: int) -> Plant:
     return Plant(f"slow-{percent}", "app/vmselect/main.go", _HANDLER, handler, _SLOWED)
 
 
+def _burn(percent: int) -> Plant:
+    burner = _BURNER.replace("EVERY", str(100 // percent))
+    return Plant(f"burn-{percent}", "app/victoria-metrics/planted.go", added=burner)
+
+
 _SLOW = _slow(5)
-PLANTS = (_slow(2), _slow(3), _SLOW, Plant("burn-5", "app/victoria-metrics/main.go", added=_BURNER))
+PLANTS = (_slow(2), _slow(3), _SLOW, _burn(5), _burn(2))
 
 
 def repository(cache: Path) -> Path:
@@ -114,7 +135,7 @@ def course(cache: Path, slow: int, commits: int) -> tuple[Path, str, str]:
 
 
 def _plant(path: Path, plant: Plant) -> None:
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
     if plant.old and text.count(plant.old) != 1:
         raise UserError(f"{path}: the place where {plant.name} is planted is not there; it was made for {VERSION}")
     path.write_text(text.replace(plant.old, plant.new) + plant.added, encoding="utf-8")

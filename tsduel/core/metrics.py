@@ -118,6 +118,8 @@ _ALL = (
     _at("duel_idle_cpu_ms", "idle", "ms/s", _P99, "secondary", "CPU when nobody asks", native=True, floor=1.0),
     _duel("duel_rss_bytes", "B", _RSS, "secondary", "Memory after the exchanges", "process_resident_memory_bytes"),
     _each("duel_client_cpu_ratio", "ratio", _OTHER, "shown", "CPU of the client, of one CPU", better="none"),
+    _each("duel_turn_us", "us", _OTHER, "shown", "Time of a turn, off the clock", better="none", together="shown"),
+    _each("duel_turns_ratio", "ratio", _OTHER, "shown", "Turns, share of a phase", better="none", together="shown"),
     _counted("duel_rows_read", "rows", "Rows read a query", "rows_read"),
     _counted("duel_index_searches", "searches", "Index searches a query", "index_searches"),
     _counted("duel_cache_requests", "requests", "Cache requests a query", "cache_requests"),

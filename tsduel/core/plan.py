@@ -30,7 +30,7 @@ from tsduel.core.sections import (
 from tsduel.core.target import Target
 from tsduel.core.tsbs import Mixed, Queries, Workload
 
-VERSION = 6
+VERSION = 7
 
 
 class Own(Part):
@@ -139,7 +139,7 @@ class Plan(Part):
     one host does everything.
     """
 
-    plan_version: Literal[6] = 6
+    plan_version: Literal[7] = 7
     run: str
     name: str
     question: str

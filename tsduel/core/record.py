@@ -106,6 +106,8 @@ class DuelType(_Record):
     series: int = 0
     points: int = 0
     seconds: float = 0.0
+    turns: int = 0
+    turn_s: float = 0.0
     cpu_ns: dict[str, int] = {}
     cpu_ns_by_role: dict[str, dict[str, int]] = {}
     client_cpu_ns: int = 0
@@ -120,6 +122,8 @@ class DuelLoad(_Record):
     lines: int = 0
     samples: int = 0
     seconds: float = 0.0
+    turns: int = 0
+    turn_s: float = 0.0
     drain_s: float = 0.0
     cpu_ns: dict[str, int] = {}
     drained_cpu_ns: dict[str, int] = {}
@@ -129,6 +133,8 @@ class DuelLoad(_Record):
 
 class Duel(_Record):
     sittings: int = 0
+    held_by: str = ""
+    unheld: str = ""
     places: tuple[DuelPlace, ...] = ()
     idle: tuple[DuelIdle, ...] = ()
     types: tuple[DuelType, ...] = ()
@@ -269,6 +275,12 @@ class Block(BlockRecord):
     def seconds(self) -> float:
         """Wall-clock seconds of the whole block."""
         return self.ended - self.started
+
+    @property
+    def duels(self) -> list[Duel]:
+        """Its duels: an upgrade has two."""
+        upgrade = self.upgrade or Upgrade()
+        return [duel for duel in (self.duel, upgrade.before, upgrade.after) if duel]
 
     def phase(self, variant: str, part: str, name: str, query_type: str = "") -> Phase | None:
         """Return a phase, or its last attempt if it was started again; None if there is none."""

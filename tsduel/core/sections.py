@@ -180,6 +180,7 @@ class QuerySettings(Part):
 class Duel(Part):
     """All variants resident, one operation to each in turn (docs/blocks.md); seconds are of one query type.
 
+    `hold`: all processes of a variant stand still while another one is asked.
     A type has `least` exchanges, or as many as fit into `longest_s`, but at least `fewest`. `sittings`: of a
     block, each with a part of the seconds; `load_sittings`: the same for batches. `load`: before the queries,
     exchange batches of data for `load_s` seconds (None: all data), into directories that are removed
@@ -195,6 +196,7 @@ class Duel(Part):
     longest_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     fewest: Annotated[int, Field(ge=4)] = 16
     in_flight: Annotated[int, Field(ge=1, le=1024)] = 1
+    hold: bool = True
     load: bool = False
     load_s: Annotated[float, Field(gt=0, le=3600)] | None = 5.0
     load_sittings: Annotated[int, Field(ge=1, le=16)] = 2

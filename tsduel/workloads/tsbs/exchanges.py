@@ -87,6 +87,7 @@ def read_duel(figures: "Figures") -> None:
                 clocks = [(0, _only(duel.counters, counter), sum(record.exchanges for record in duel.types))]
             figures.per_operation(metric, query_type, clocks, unit)
         seconds = sum(record.seconds for record in records)
+        _turns(records, query_type, figures)
         if seconds and query_type != ALL:
             # One client sends the queries to all variants: each variant has the same share of its CPU.
             used = sum(record.client_cpu_ns for record in records)
@@ -100,6 +101,14 @@ def read_duel(figures: "Figures") -> None:
     figures.values("duel_rss_bytes", "", duel.rss_bytes, 1.0)
     if duel.load:
         _load(duel.load, figures)
+
+
+def _turns(records: Sequence[DuelType], query_type: str, figures: "Figures") -> None:
+    """Add the time of a turn, and its share of a phase: the same for all variants. Without turns there is none."""
+    if turns := sum(record.turns for record in records):
+        spent = dict.fromkeys(figures.alive, sum(record.turn_s for record in records))
+        figures.values("duel_turn_us", query_type, spent, turns / 1e6)
+        figures.values("duel_turns_ratio", query_type, spent, sum(record.seconds for record in records))
 
 
 def _load(load: Sequence[DuelLoad], figures: "Figures") -> None:

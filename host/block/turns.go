@@ -1,0 +1,74 @@
+package block
+
+import (
+	"errors"
+
+	"tsduel/host/machine"
+	"tsduel/host/proc"
+)
+
+// processes are all those of a variant, which stand still while another one is asked (exchange.Turn).
+type processes []*proc.Process
+
+func (all processes) Hold() error {
+	for _, p := range all {
+		if err := p.Hold(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (all processes) Release() (err error) {
+	for _, p := range all {
+		err = errors.Join(err, p.Release())
+	}
+	return err
+}
+
+// takeTurns decides, once all have been started, whether the variants of a sitting take turns in running. Each is held
+// once, since a place may refuse that.
+func takeTurns(s *sitting) error {
+	s.turns = map[string]processes{}
+	if !s.Plan.Duel.Hold {
+		s.record.Unheld = "duel.hold is false"
+		return nil
+	}
+	for _, v := range s.alive() {
+		var own processes
+		for _, server := range v.servers {
+			here, ok := server.on.(*machine.Here)
+			if !ok {
+				return runTogether(s, "components run on other hosts")
+			}
+			process, err := here.Process(server.process.Pid)
+			if err != nil {
+				return err
+			}
+			own = append(own, process)
+		}
+		if err := errors.Join(own.Hold(), own.Release()); err != nil {
+			if dead := v.died(); dead != nil {
+				return s.blame(v, dead)
+			}
+			if _, late := errors.AsType[proc.Late](err); late {
+				s.block.Void = v.Name + ": " + err.Error()
+				return nil
+			}
+			return runTogether(s, err.Error())
+		}
+		s.turns[v.Name], s.record.HeldBy = own, own[0].HeldBy()
+	}
+	return nil
+}
+
+// runTogether gives turns up, and says why: then the background of one variant delays the other.
+func runTogether(s *sitting, why string) error {
+	clear(s.turns)
+	s.record.HeldBy = ""
+	if s.record.Unheld != why {
+		s.record.Unheld = why
+		s.note("", "", "the variants run while others are asked: "+why)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// floor is who runs; asking and turns are written down in their order.
+type floor struct {
+	mutex  sync.Mutex // of bursts: two workers ask at the same time
+	held   map[string]bool
+	log    []string
+	fails  string // this side cannot be held
+	wrong  []string
+	cancel context.CancelFunc
+}
+
+type turnOf struct {
+	*floor
+	name string
+}
+
+func (o turnOf) Hold() error {
+	if o.fails == o.name {
+		return errors.New("it waits for a disk")
+	}
+	o.held[o.name], o.log = true, append(o.log, "-"+o.name)
+	return nil
+}
+
+func (o turnOf) Release() error {
+	o.held[o.name], o.log = false, append(o.log, "+"+o.name)
+	return nil
+}
+
+// side answers, and notes whether exactly the others are held meanwhile.
+func (f *floor) side(t *testing.T, name string, all ...string) Side {
+	t.Helper()
+	s := saying(t, name, func(*http.Request) string {
+		f.mutex.Lock()
+		defer f.mutex.Unlock()
+		for _, other := range all {
+			if f.held[other] == (other == name) {
+				f.wrong = append(f.wrong, "while "+name+" was asked: "+other)
+			}
+		}
+		f.log = append(f.log, name)
+		if f.cancel != nil {
+			f.cancel()
+		}
+		return matrix("2", 1)
+	})
+	s.Turn = turnOf{f, name}
+	return s
+}
+
+func (f *floor) check(t *testing.T, log string) {
+	t.Helper()
+	if got := strings.Join(f.log, " "); got != log {
+		t.Errorf("got  %s\nwant %s", got, log)
+	}
+	if len(f.wrong) > 0 {
+		t.Error(f.wrong)
+	}
+	for name, held := range f.held {
+		if held {
+			t.Errorf("%s stands still after the phase", name)
+		}
+	}
+}
+
+func TestOnlyTheSideThatIsAskedRunsAndAllRunAfterThePhase(t *testing.T) {
+	for name, c := range map[string]struct {
+		sides           []string
+		count, inFlight int
+		log             string
+		turns           int
+	}{
+		"two sides": {[]string{"B", "C"}, 3, 1, "-C B -B +C C C -C +B B -B +C C -C +B B +B +C", 5},
+		"three sides": {[]string{"B", "C", "D"}, 2, 1,
+			"-C -D B -B +C C -C +D D D -D +C C -C +B B +B +C +D", 5},
+		"bursts": {[]string{"B", "C"}, 16, 2, "-C" + strings.Repeat(" B", 8) + " -B +C" + strings.Repeat(" C", 16) +
+			" -C +B" + strings.Repeat(" B", 8) + " +B +C", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &floor{held: map[string]bool{}}
+			var sides []Side
+			for _, side := range c.sides {
+				sides = append(sides, f.side(t, side, c.sides...))
+			}
+			job := jobOf(t, c.count, sides...)
+			job.InFlight = c.inFlight
+			result := run(t, job)
+			f.check(t, c.log)
+			if result.Turns != c.turns || result.TurnTime <= 0 {
+				t.Errorf("%d turns in %v", result.Turns, result.TurnTime)
+			}
+		})
+	}
+}
+
+func TestAPhaseThatEndsEarlyLeavesNoSideHeld(t *testing.T) {
+	f := &floor{held: map[string]bool{}, fails: "B"}
+	job := jobOf(t, 3, f.side(t, "B", "B", "C"), f.side(t, "C", "B", "C"))
+	job.Timeout = time.Minute
+	_, err := Run(context.Background(), job)
+	late, ok := errors.AsType[NotHeld](err)
+	if !ok || late.Error() != "B did not stand still while C was to be asked: it waits for a disk" {
+		t.Errorf("%v", err)
+	}
+	f.check(t, "-C B +B +C")
+
+	ctx, cancel := context.WithCancel(context.Background())
+	f = &floor{held: map[string]bool{}, cancel: cancel}
+	job.Sides = asking(source(t, 3), f.side(t, "B", "B", "C"), f.side(t, "C", "B", "C"))
+	if _, err := Run(ctx, job); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if !slices.Equal(f.log[len(f.log)-2:], []string{"+B", "+C"}) {
+		t.Errorf("%v", f.log)
+	}
+}
+
+func TestASideThatCannotBeHeldRunsOn(t *testing.T) {
+	result := run(t, jobOf(t, 4, steady(t, "B"), steady(t, "C")))
+	if result.Turns != 0 || result.TurnTime != 0 {
+		t.Errorf("%d turns in %v", result.Turns, result.TurnTime)
+	}
+}
