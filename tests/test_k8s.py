@@ -144,8 +144,8 @@ class TestManifests:
         job = manifests.job(made(), "host1")
         spec = job["spec"]["template"]["spec"]
         (container,) = spec["containers"]
-        assert container["resources"]["limits"] == {"cpu": "2", "memory": "4Gi"}
-        assert container["resources"]["limits"].items() <= container["resources"]["requests"].items()
+        limits, requests = container["resources"]["limits"], container["resources"]["requests"]
+        assert [requests[what] for what in ("cpu", "memory")] == [limits[what] for what in ("cpu", "memory")]
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
         }  # fmt: skip
@@ -160,11 +160,47 @@ class TestManifests:
         job = manifests.job(where, "host1")
         assert job["spec"]["activeDeadlineSeconds"] == 7200
         assert job["spec"]["ttlSecondsAfterFinished"] > 0
+        limits = job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+        assert limits["ephemeral-storage"] == "1G"  # its data are on the claim
         policy = manifests.policy(where, "host1", {"name": "j", "uid": "u"})
         assert policy["metadata"]["ownerReferences"][0]["uid"] == "u"
         assert policy["spec"]["ingress"][0]["ports"] == [{"protocol": "TCP", "port": 8428, "endPort": 8528}]
+        assert policy["spec"]["egress"][0]["to"] == policy["spec"]["ingress"][0]["from"]
+        assert policy["spec"]["egress"][0]["ports"] == policy["spec"]["ingress"][0]["ports"]
         volume = job["spec"]["template"]["spec"]["volumes"][0]
         assert volume["ephemeral"]["volumeClaimTemplate"]["spec"]["storageClassName"] == "fast"
+
+    def test_what_is_measured_reaches_nothing_and_fills_no_node(self):
+        """Not the metadata service of the node, nor more of its disk than twice what was estimated."""
+        spec = manifests.policy(made(), "host1", {"name": "j", "uid": "u"})["spec"]
+        assert (spec["policyTypes"], spec["ingress"], spec["egress"]) == (["Ingress", "Egress"], [], [])
+        pod = manifests.job(made(), "host1")["spec"]["template"]["spec"]
+        sizes = [pod["containers"][0]["resources"][what]["ephemeral-storage"] for what in ("requests", "limits")]
+        assert sizes == ["6G", "11G"]
+
+    def test_each_host_has_its_policy(self, tmp_path, monkeypatch):
+        """Also where its pod is alone; the image that its tag was is told, with its digest."""
+        asked = []
+        running = pod(containerStatuses=[{"state": {"running": {}}, "imageID": "docker.io/library/debian@sha256:ab"}])
+        running["metadata"]["ownerReferences"] = [{"uid": "u"}]
+
+        def ask(_, method, path, *_body, **_query):
+            asked.append((method, path))
+            if method == "POST":
+                return {"metadata": {"name": "j", "uid": "u"}}
+            if path == cluster.PODS:
+                return {"items": [running]}
+            raise cluster.ApiError("none", 404)
+
+        monkeypatch.setattr(cluster.Cluster, "ask", ask)
+        said = []
+        monkeypatch.setattr(pods, "say", said.append)
+        plans.write(tmp_path / "r", place=made())
+        (host,) = pods.provide(tmp_path / "r", made()).values()
+        assert [path for method, path in asked if method == "POST"] == [cluster.JOBS, cluster.POLICIES]
+        assert host["image"] == "docker.io/library/debian@sha256:ab"
+        (told,) = said
+        assert told.startswith("debian:12-slim is docker.io/library/debian@sha256:ab now, and may be another one later")
 
     def test_the_role_is_what_the_program_asks_for(self):
         """No right is missing in docs/kubernetes-rbac.yml, and none too many."""
@@ -193,6 +229,8 @@ class TestOver:
             ({"phase": "Pending"}, ""),
             ({"phase": "Failed", "reason": "Evicted", "message": "The node was low on  memory."},
              "the pod p was evicted from n (The node was low on memory.): the node lacks memory or disk"),
+            ({"phase": "Failed", "reason": "Evicted", "message": "exceeds the limit."},
+             'the pod p was evicted from n (exceeds the limit.): a new run with more has SET="k8s.disk_gb=20"'),
             ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "reason": "PreemptionByScheduler"}]},
              "the pod p was preempted on n by a pod of a higher priority"),
             ({"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"reason": "OOMKilled"}}}]},
@@ -268,9 +306,10 @@ class TestRefusals:
 class TestBring:
     """What goes to a pod."""
 
-    def test_paths_of_records_are_those_of_the_pod(self, tmp_path):
-        """What was built into the cache here lies in the cache there, and its record says so."""
-        run_dir, cache = tmp_path / "r", tmp_path / "cache"
+    @pytest.mark.parametrize("name", ["cache", "Übung", 'a "b" \\ c', "日本"])
+    def test_paths_of_records_are_those_of_the_pod(self, tmp_path, name):
+        """What was built into the cache here lies in the cache there, and its record says so, whatever its name."""
+        run_dir, cache = tmp_path / "r", tmp_path / name
         plan = plans.write(run_dir, place=made())
         program = cache / "variants/0123/binary"
         program.parent.mkdir(parents=True)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tsduel.core.plan import Plan
+from tsduel.core.wording import printable
 
 TASK = "task: "
 """Begins a line of ansible/plugins/plain.py with the name of a task that begins."""
@@ -28,7 +29,8 @@ class Shown:
     since: float = field(default_factory=time.monotonic)
 
     def take(self, line: str) -> None:
-        """Show a line, or the step that it begins."""
+        """Show a line, or the step that it begins; it may be what another machine says."""
+        line = printable(line)
         if not line.startswith(TASK):
             self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
         elif title := line.partition(_STEP)[2]:

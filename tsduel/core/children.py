@@ -18,7 +18,9 @@ def call(
 
     ``take``: called with each line of its output; without it the output is ours.
     """
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if take else {}
+    streams = (
+        {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"} if take else {}
+    )
     words = [str(word) for word in command]
     # A terminal sends Ctrl-C to the child as well.
     with subprocess.Popen(words, env=environment, **streams) as child, _forwarded_to(child):  # type: ignore[call-overload]

@@ -1,5 +1,13 @@
 """The only error that users see: a sentence with what happened, where, and what to do."""
 
+from tsduel.core.wording import printable
+
 
 class UserError(Exception):
-    """Wrong input or a wrong environment. The command line prints it without a stack trace."""
+    """Wrong input or a wrong environment. The command line prints it without a stack trace.
+
+    It may quote what a server or another machine has said, and a terminal obeys none of it.
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(map(printable, super().__str__().split("\n")))

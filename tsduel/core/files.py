@@ -1,6 +1,7 @@
 """Files that are whole or do not exist, also after kill -9, a power cut, or on a full disk."""
 
 import errno
+import gzip
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ from typing import Any
 from tsduel.core import caches, results
 from tsduel.core.errors import UserError
 
+# Of one file: tables and snapshots of a long run; an object of JSON is far larger in memory.
+MOST_BYTES, MOST_JSON = 512 << 20, 32 << 20
 _REMEDIES = {
     errno.ENOSPC: "its disk is full; free some",
     errno.EDQUOT: "your quota on its disk is used up; free some",
@@ -37,23 +40,44 @@ def write(path: Path, content: str | bytes) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     partial.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_names(path.parent)
+
+
+def sync_names(directory: Path) -> None:
+    """Have the names in a directory on the disk."""
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(directory)
+        os.fsync(opened)
     finally:
-        os.close(directory)
+        os.close(opened)
+
+
+def content(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return what is in a file, of a .gz file what was packed; a ValueError if that is more than a host writes."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        found = stream.read(most + 1)
+    if len(found) > most:
+        raise ValueError(f"it has more than {most >> 20} MiB")
+    return found
+
+
+def text(path: Path) -> str:
+    """Return the content of a file as text with plain ends of lines, and a mark for each byte that is none."""
+    return content(path).decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; a UserError says where a file is none."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(content(path, MOST_JSON).decode("utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path} is missing: the stage that writes it has not run") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not JSON: not UTF-8 (the file may be damaged)") from None
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg} (the file may be cut short)") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON: {error} (the file may be damaged)") from None
     if not isinstance(value, dict):
         raise UserError(f"{path}: a JSON object is expected here")
     return value
@@ -66,7 +90,8 @@ def reading(path: Path, what: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole") from None
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
+    except (OSError, EOFError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+            zlib.error) as error:  # fmt: skip
         raise UserError(f"{path}: no whole {what}: {' '.join(str(error).split())}") from None
 
 

@@ -26,7 +26,7 @@ def _known(value: Any) -> Any:
 class _Record(BaseModel):
     """A record. Unknown fields are ignored; a missing field is zero or empty, as in Go."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -304,6 +304,10 @@ def read_block(path: Path) -> Block:
     if "status" not in record:
         raise UserError(f"{path}: it has no status: this block's record is damaged")
     try:
-        return Block.model_validate(record | {"path": path.parent})
+        block = Block.model_validate(record | {"path": path.parent})
     except ValidationError as error:
         raise UserError(f"{path}: {first_error(error)}: this block's record is damaged") from None
+    # Both make paths and keys, and a host writes about its own blocks only.
+    if (f"{block.block:03d}", block.host) != (path.parent.name, path.parent.parent.name):
+        raise UserError(f"{path}: it is of block {block.block} on {block.host!r}: this block's record is damaged")
+    return block

@@ -57,7 +57,9 @@ def holder(host: Host | None = None, environment: Mapping[str, str] | None = Non
     else:
         done = host.run("bash", "-s", text=WHO)
     if done.returncode != 0:
-        raise UserError(done.stderr.strip())
+        raise UserError(
+            done.stderr.strip() or f"the lock of {host.name if host else 'this machine'} cannot be looked at"
+        )
     # A login shell may print a greeting first.
     for line in done.stdout.splitlines():
         if match := HOLDER.fullmatch(line):

@@ -36,7 +36,8 @@ def main(run_dir: Path) -> None:
         if made != hosts.known(run_dir):
             # Their addresses are recorded after the first login, since later stages log in to recorded machines.
             known = hosts.known(run_dir)
-            with give_back.on_failure(run_dir, place, os.environ):
+            kept = "blocks may be there" if known else ""
+            with give_back.on_failure(run_dir, place, os.environ, kept=kept):
                 for name, host in made.items():
                     if host != known.get(name):
                         provide.first_login(place, Host.from_outputs(host))

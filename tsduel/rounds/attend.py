@@ -1,5 +1,6 @@
 """Attends a run on another machine: starts it once, shows its events, and fetches each published block."""
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ LAST_WORDS = 8
 STARTING_S = 60.0
 # So many hosts in place of lost ones may each be lost before a block is finished.
 MOST_REPLACED = 3
+# A day's have some 10 MiB.
+MOST_EVENTS = 256 << 20
 
 
 @dataclass(eq=False)
@@ -89,6 +92,8 @@ class Attendant:
 
     def _attend_once(self) -> int:
         state = self._heard(self.link.state())
+        # Whatever becomes of the run, first of all.
+        self._fetch(state.blocks)
         # Resume a run that was stopped before we came. Report any other end first.
         stopped = state.word == "ended" and state.code == INTERRUPTED and not self.started
         if state.word in {"none", "lost"} or stopped:
@@ -105,7 +110,6 @@ class Attendant:
         elif state.word == "running" and not self.started:
             self.view.say(f"back at the run on {self.link.host.name}; Ctrl-C leaves it running")
         self.started = True
-        self._fetch(state.blocks)
         if state.word == "running":
             self._follow()
             state = self._heard(self.link.state())
@@ -133,12 +137,16 @@ class Attendant:
                     self.view.tick()
                     continue
                 self.heard = time.monotonic()
+                if copy.tell() + len(line) > MOST_EVENTS:
+                    raise UserError(f"{path} would have more than {MOST_EVENTS >> 20} MiB: {self.link.host.name} lies")
                 copy.write(line)
                 copy.flush()
                 if event := parse(line):
                     self.view.take([event])
                     if event.name == "block-end":
                         self._fetch((f"{int(event.number('block')):03d}",))
+            # It is not fetched again in the end.
+            os.fsync(copy.fileno())
 
     def _fetch(self, names: tuple[str, ...]) -> None:
         self.link.fetch_blocks(names)

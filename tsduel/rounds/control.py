@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.places import lent, lock
+from tsduel.places import hosts, lent, lock
 from tsduel.places.lent import STOP_S
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.rounds import runstate
@@ -98,7 +98,7 @@ def _stopped(run: rundir.Run, where: str, answer: str) -> str:
 
 def _ask_all(links: Mapping[str, Link], ask: Callable[[Link], str]) -> None:
     """Ask all hosts at the same time and print their sentences; raise their errors in the end."""
-    with ThreadPoolExecutor(len(links)) as pool:
+    with ThreadPoolExecutor(max(1, len(links))) as pool:
         futures = [pool.submit(ask, link) for link in links.values()]
     errors: list[BaseException] = []
     for future in futures:
@@ -124,17 +124,18 @@ def _stop_here(run_dir: Path) -> str:
     return done.stdout
 
 
-def fetch(run_dir: Path, *, but: Collection[str] = ()) -> None:
-    """Bring home finished blocks; after the run, compare all checksums. ``but``: hosts that are gone."""
+def fetch(run_dir: Path, only: Collection[str] | None = None) -> None:
+    """Bring home finished blocks; after the run, compare all checksums. ``only``: of these hosts, begun or not."""
     run = rundir.open_run(run_dir)
-    if run.plan.is_local or is_home(run_dir):
+    # A host that was lost may have blocks that others have run as well.
+    if run.plan.is_local or (is_home(run_dir) and not hosts.provisioned(run_dir)):
         print(f"{run_dir}: everything is here")
         return
 
     def bring(link: Link) -> str:
         state = link.state()
         if state.word == "none" and not state.blocks:
-            if run.plan.named(link.name):
+            if run.plan.named(link.name) or only is not None:
                 return f"{link.name} ({link.host.name}): nothing is there"
             raise UserError(
                 f"{run_dir.name} was not started on {link.host.name}: make {run.plan.kind} RUN={run_dir.name}"
@@ -146,7 +147,8 @@ def fetch(run_dir: Path, *, but: Collection[str] = ()) -> None:
         planned = sum(row.name in link.planned for row in run.due)
         return f"{host}{len(state.blocks)} of {planned} blocks are finished and in {run_dir / 'raw'}"
 
-    _ask_all({name: link for name, link in Link.all(run_dir).items() if name not in but}, bring)
+    links = Link.all(run_dir)
+    _ask_all(links if only is None else {name: links[name] for name in only}, bring)
 
 
 def login(run_dir: Path, environment: Mapping[str, str]) -> None:

@@ -72,6 +72,7 @@ class Fleet:
         # Lost host -> `why`, the `blocks` that it has not run, and the spare host for them in `by`, or "".
         self.lost = self.run.json(LOST)
         self.codes: dict[str, int] = {}
+        self._defects: list[Exception] = []
         self.leaving = threading.Event()
         self._views: dict[str, View] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -94,6 +95,8 @@ class Fleet:
             self.leaving.set()
             for thread in self._threads.values():
                 thread.join(LEAVING_S)
+        if self._defects:
+            raise self._defects[0]
         if error and not self.codes:
             raise error
         return self._end()
@@ -112,8 +115,12 @@ class Fleet:
             self.lost.pop(name, None)
             self._save()
             return None
-        if not isinstance(end, UserError) or not several:
+        if not isinstance(end, Exception) or not several:
             raise end
+        if not isinstance(end, UserError):
+            # The other hosts go on, and what they finish is fetched, before it is raised.
+            self._defects.append(end)
+            end = UserError(f"a defect of ours: {end!r}")
         self._lose(name, end)
         return end
 

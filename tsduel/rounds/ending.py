@@ -12,6 +12,7 @@ from tsduel.places.gcp import give_back
 from tsduel.places.k8s import pods
 from tsduel.places.ssh.link import FETCHED, Link, note_home
 from tsduel.rounds import control
+from tsduel.rounds.elsewhere import LOST
 
 
 def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bool) -> int:
@@ -48,20 +49,24 @@ def _why_kept(run_dir: Path, environment: Mapping[str, str], code: int) -> str:
     if environment.get("KEEP", "").strip() == "1":
         return "KEEP=1: what was made is kept"
     # Without a known host nobody has logged in yet, and nothing is to be fetched.
-    if code == 0 or not hosts.known(run_dir) or presence.why_gone(run_dir):
-        return ""
-    return _fetch(run_dir)
+    return _fetch(run_dir, code) if hosts.known(run_dir) else ""
 
 
-def _fetch(run_dir: Path) -> str:
-    """Bring everything home; if that fails, return why the machine has to stay, else ""."""
+def _fetch(run_dir: Path, code: int) -> str:
+    """Bring home what is on hosts that did not end well; return why the machines have to stay, else "".
+
+    After a good end that is a host that was lost: it may answer again, and has what it finished before and since.
+    """
+    run = rundir.open_run(run_dir)
     try:
-        links = Link.all(run_dir)
-        gone = [name for name in links if presence.why_gone(run_dir, name)]
-        # The state is none before the first block, and after everything came home.
-        if any(link.state().word != "none" for name, link in links.items() if name not in gone):
-            control.fetch(run_dir, but=gone)
+        owing = [
+            name for name, link in Link.all(run_dir).items()
+            if not link.fetched.exists() and (code or link.raw.exists() or name in run.json(LOST))
+        ]  # fmt: skip
+        control.fetch(run_dir, [name for name in owing if not presence.why_gone(run_dir, name)])
     except UserError as error:
-        again = f"to come back: make {rundir.open_run(run_dir).plan.kind} RUN={run_dir.name}"
-        return f"{error}\nnot all blocks are here, so what was made is kept; {again}"
+        return (
+            f"{error}\nnot all blocks are here, so what was made is kept. To fetch them: make fetch "
+            f"RUN={run_dir.name}; to come back: make {run.plan.kind} RUN={run_dir.name}"
+        )
     return ""

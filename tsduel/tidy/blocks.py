@@ -7,6 +7,7 @@ Failures of other candidates do not matter.
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from tsduel.core import files
 from tsduel.core.record import Block, after
 from tsduel.core.rundir import BlockRow, Run
 from tsduel.core.tables import COINS
@@ -35,7 +36,8 @@ class Decided(NamedTuple):
 def decide(run: Run) -> list[Decided]:
     """Return a line for each block and candidate; none for spare blocks that were not needed."""
     reports = [run.of_host(host, "noise.json") for host in run.plan.every_host]
-    judged = {int(verdict["block"]): verdict for report in reports for verdict in report.get("blocks", [])}
+    with files.reading(run.path / "raw/HOST/noise.json", "record of noise"):
+        judged = {int(verdict["block"]): verdict for report in reports for verdict in report.get("blocks", [])}
     done = {block.block: block for block in run.blocks}
     return [
         line

@@ -1,6 +1,5 @@
 """Profiles that were taken after the measured blocks: raw/HOST/profiles -> the cost of each function."""
 
-import gzip
 import json
 import re
 from collections import Counter
@@ -43,6 +42,12 @@ class Stacks:
 
 
 def index(run: Run) -> list[Profile]:
+    """Return the profiles of a run, as its hosts have listed them."""
+    with files.reading(run.path / "raw/HOST/profiles/profiles.json", "list of profiles"):
+        return _listed(run)
+
+
+def _listed(run: Run) -> list[Profile]:
     """Return the profiles of a run; nothing where no profiles were asked for.
 
     A host that lacks the profile of a variant is left out for all variants, since they need equal work; where every
@@ -60,7 +65,8 @@ def index(run: Run) -> list[Profile]:
         added = {host for host, _ in alike} - lacking or {alike[0][0]}
         mine = [(host, entry) for host, entry in alike if entry["variant"] == key[0]]
         taken = [(host, entry) for host, entry in mine if entry["file"] and host in added]
-        paths = tuple(run.path / f"raw/{host}/profiles/{entry['file']}" for host, entry in taken)
+        # A host names a file beside the record, and no other one.
+        paths = tuple(run.path / f"raw/{host}/profiles" / Path(entry["file"]).name for host, entry in taken)
         left_out = ", which is left out" if added - lacking else ""
         missing = tuple(
             (f"on {host}{left_out}: " if run.plan.named(host) else "") + entry["why"]
@@ -83,10 +89,13 @@ def read(profile: Profile) -> Stacks:
 
 def _stacks(path: Path) -> Stacks:
     with files.reading(path, "stacks of a profile"):
-        profile = json.loads(gzip.decompress(path.read_bytes()))
-    stacks = tuple((tuple(stack["of"]), tuple(stack["values"])) for stack in profile["stacks"] or ())
-    samples, units, functions = (tuple(profile[name] or ()) for name in ("values", "units", "functions"))
-    return Stacks(profile["period"], samples, units, functions, stacks)
+        profile = json.loads(files.content(path))
+        stacks = tuple((tuple(stack["of"]), tuple(stack["values"])) for stack in profile["stacks"] or ())
+        samples, units, functions = (tuple(map(str, profile[name] or ())) for name in ("values", "units", "functions"))
+        for places, values in stacks:
+            if len(values) != len(samples) or not all(0 <= place < len(functions) for place in places):
+                raise ValueError("a stack of functions or values that are not there")
+        return Stacks(profile["period"], samples, units, functions, stacks)
 
 
 def owner(functions: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tsduel.core import tables
+from tsduel.core import files, tables
 from tsduel.core.errors import UserError
 from tsduel.core.record import SOLO, Block
 from tsduel.core.rundir import Run, open_run
@@ -140,24 +140,26 @@ def _windows(run: Run) -> Iterator[Row]:
     cells = {row.block: row.cell for row in run.planned if row.kind != "warmup"}
     for host in run.plan.every_host:
         path = run.path / f"raw/{host}/events.jsonl"
-        for line in path.read_bytes().splitlines() if path.exists() else ():
-            event: dict[str, float] = {}
-            if b'"event":"window"' in line:
-                with suppress(ValueError):  # half a line after a power cut
-                    event = json.loads(line)
-            for metric, limit in WINDOWED.items() if event.get("block") in cells else ():
-                if metric in event:
-                    key = (cells[int(event["block"])], event["block"], event["variant"], event["life"])
-                    most = event.get(limit) or None
-                    yield *key, f"{event['elapsed_s']:.3f}", metric, f"{event[metric]:.10g}", number(most)
+        with files.reading(path, "file of events"):
+            for line in files.content(path).splitlines() if path.exists() else ():
+                event: dict[str, float] = {}
+                if b'"event":"window"' in line:
+                    with suppress(ValueError):  # half a line after a power cut
+                        event = json.loads(line)
+                for metric, limit in WINDOWED.items() if event.get("block") in cells else ():
+                    if metric in event:
+                        key = (cells[int(event["block"])], event["block"], event["variant"], event["life"])
+                        most = event.get(limit) or None
+                        yield *key, f"{event['elapsed_s']:.3f}", metric, f"{event[metric]:.10g}", number(most)
 
 
 def _signals(run: Run) -> Iterator[Row]:
     """Copy the signals of noise that the host has judged."""
     cells = {block.block: block.cell for block in run.blocks}
     for host in run.plan.every_host:
-        for signal in run.of_host(host, "noise.json").get("signals", []):
-            yield tuple(map(({"cell": cells.get(signal["block"], "")} | signal).__getitem__, tables.NOISE))
+        with files.reading(run.path / f"raw/{host}/noise.json", "record of noise"):
+            for signal in run.of_host(host, "noise.json").get("signals", []):
+                yield tuple(map(({"cell": cells.get(signal["block"], "")} | signal).__getitem__, tables.NOISE))
 
 
 def _collection(run: Run, block: Block, reading: Reading) -> Iterator[Row]:

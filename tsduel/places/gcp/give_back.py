@@ -87,8 +87,8 @@ def mind_signals() -> None:
 
 
 @contextmanager
-def on_failure(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> Iterator[None]:
-    """Give the machines back if the body fails or is interrupted, unless KEEP=1.
+def on_failure(run_dir: Path, place: GcpPlace, environment: Mapping[str, str], *, kept: str = "") -> Iterator[None]:
+    """Give the machines back if the body fails or is interrupted, unless KEEP=1 or ``kept`` says why not.
 
     Every error that is not a defect becomes a UserError, which says what became of the machines.
     """
@@ -96,8 +96,8 @@ def on_failure(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -
         yield
     except BaseException as error:
         fate = ""
-        if environment.get("KEEP", "").strip() == "1":
-            fate = f"\ngcp: KEEP=1: what was made is kept; delete it with: make destroy RUN={run_dir.name}"
+        if kept := kept or ("KEEP=1" if environment.get("KEEP", "").strip() == "1" else ""):
+            fate = f"\ngcp: {kept}: what was made is kept; delete it with: make destroy RUN={run_dir.name}"
         else:
             try:
                 main(run_dir, place)

@@ -2,12 +2,12 @@
 
 import io
 import json
-import subprocess
+import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
@@ -15,8 +15,8 @@ from tsduel.core.files import read_json
 from tsduel.core.place import K8sPlace
 from tsduel.places import directories, hosts
 from tsduel.places.k8s.pods import say
-from tsduel.places.ssh import pack
-from tsduel.places.ssh.ssh import NO_CONNECTION, Host, NoConnectionError
+from tsduel.places.ssh import pack, untrusted
+from tsduel.places.ssh.ssh import Host, NoConnectionError
 
 PROJECT, PROGRAMS = "host/project.tar.gz", "host/programs.tar.gz"
 # Comes last.
@@ -37,14 +37,10 @@ def prepare(run_dir: Path, cache: Path) -> None:
     pack.main(run_dir, sources=False)
     there = directories.on_host(plan, plan.every_host[0])["cache_dir"]
     home, taken = str(cache.absolute()), set[Path]()
-
-    def moved(text: str) -> str:
-        return text.replace(f'"{home}/', f'"{there}/')
-
     with tarfile.open(run_dir / PROGRAMS, "w:gz", compresslevel=1) as archive:
         for path in sorted((run_dir / "build").glob("*.json")):
             record = read_json(path)
-            text = moved(json.dumps(record, indent=2) + "\n").encode()
+            text = (json.dumps(_moved(record, f"{home}/", f"{there}/"), indent=2) + "\n").encode()
             for name in plan.place.hosts:
                 (run_dir / "host" / name / "build").mkdir(parents=True, exist_ok=True)
                 (run_dir / "host" / name / "build" / path.name).write_bytes(text)
@@ -58,6 +54,15 @@ def prepare(run_dir: Path, cache: Path) -> None:
             with path.open("rb") as content:
                 _add(archive, f"cache/{below}", path.stat().st_size, content)
         _add(archive, f"runs/{plan.run}/{BROUGHT}", 0, io.BytesIO())
+
+
+def _moved(value: Any, home: str, there: str) -> Any:
+    """Return a value of a record with the paths below ``home`` below ``there``."""
+    if isinstance(value, dict):
+        return {name: _moved(part, home, there) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_moved(part, home, there) for part in value]
+    return there + value.removeprefix(home) if isinstance(value, str) and value.startswith(home) else value
 
 
 def _directories(record: dict[str, object]) -> Iterator[Path]:
@@ -102,7 +107,7 @@ def one(run_dir: Path, name: str) -> None:
         _send(host, RESTORE, there["run_dir"], _of_home(run_dir, name))
     # Last, since it has the mark of a pod that has all.
     cpus = _send(host, UNPACK, place.directory, (run_dir / PROGRAMS).open("rb"))
-    if cpus.strip().isdecimal() and int(cpus) > place.cpus:
+    if re.fullmatch(r"\s*\d{1,6}\s*", cpus) and int(cpus) > place.cpus:
         say(
             f"{name}: {known['node']} gives its pod no CPUs of its own (its kubelet has no static CPU manager): it "
             "runs on any that are free, and a time limit holds it to its share"
@@ -123,12 +128,7 @@ def _of_home(run_dir: Path, name: str) -> IO[bytes]:
 def _send(host: Host, script: str, into: str, archive: IO[bytes]) -> str:
     root = into.partition("/runs/")[0]
     with archive:
-        done = subprocess.run(
-            host.command("sh", "-c", script, root, into), stdin=archive, capture_output=True, text=True,
-            errors="replace", check=False,
-        )  # fmt: skip
-    if done.returncode == NO_CONNECTION:
-        raise host.failure(done.stderr)
+        done = host.run("sh", "-c", script, root, into, feed=archive, timeout_s=untrusted.LONGEST_S)
     if done.returncode:
         raise UserError(f"{host.name}: {done.stderr.strip()[-500:]}: nothing could be brought there")
     return done.stdout

@@ -1,4 +1,4 @@
-"""What is made in the cluster for each host of a run: a Job with one pod, and in a topology a network policy."""
+"""What is made in the cluster for each host of a run: a Job with one pod, and a network policy."""
 
 import platform
 from typing import Any
@@ -7,6 +7,8 @@ from tsduel.core.place import K8sPlace
 
 NAME, HOST, OURS = "tsduel/run", "tsduel/host", {"app.kubernetes.io/name": "tsduel"}
 USER, TMP = 64000, "/tmp"  # noqa: S108 - the pod's own
+# Of /tmp, logs, and what a container writes elsewhere.
+TMP_GB = 1
 # A finished Job, and with it all that it owns, is deleted by the cluster after this time, whatever becomes of us.
 KEPT_S = 600
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -35,8 +37,16 @@ def job(place: K8sPlace, host: str) -> dict[str, Any]:
 
 
 def policy(place: K8sPlace, host: str, owner: dict[str, Any]) -> dict[str, Any]:
-    """Return the policy that lets only pods of this run in to a host of a topology; it goes with its Job."""
-    first, last = map(int, place.ports_between.split("-"))
+    """Return the policy of a host; it goes with its Job.
+
+    What is measured there reaches nothing else, like the metadata service of its node; hosts of a topology reach each
+    other.
+    """
+    between: list[dict[str, Any]] = []
+    if place.ports_between:
+        first, last = map(int, place.ports_between.split("-"))
+        between = [{"ports": [{"protocol": "TCP", "port": first, "endPort": last}]}]
+    peers = [{"podSelector": {"matchLabels": labels(place)}}]
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner["name"], "uid": owner["uid"]}
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -44,13 +54,9 @@ def policy(place: K8sPlace, host: str, owner: dict[str, Any]) -> dict[str, Any]:
         "metadata": {"name": place.job(host), "labels": labels(place, host), "ownerReferences": [reference]},
         "spec": {
             "podSelector": {"matchLabels": labels(place, host)},
-            "policyTypes": ["Ingress"],
-            "ingress": [
-                {
-                    "from": [{"podSelector": {"matchLabels": labels(place)}}],
-                    "ports": [{"protocol": "TCP", "port": first, "endPort": last}],
-                }
-            ],
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": peers, **ports} for ports in between],
+            "egress": [{"to": peers, **ports} for ports in between],
         },
     }
 
@@ -95,12 +101,14 @@ def _pod(place: K8sPlace, host: str) -> dict[str, Any]:
 def _container(place: K8sPlace) -> dict[str, Any]:
     # Whole CPUs and requests = limits: a node with a static CPU manager gives such a pod CPUs of its own.
     size = {"cpu": str(place.cpus), "memory": f"{place.memory_gb}Gi"}
-    disk = {} if place.storage_class else {"ephemeral-storage": f"{place.disk_gb}G"}
+    # Of the node's disk: what is estimated is asked for, and a version that fills it is evicted at twice of that.
+    asked = 0 if place.storage_class else place.disk_gb
+    disk, most = ({"ephemeral-storage": f"{size}G"} for size in (asked + TMP_GB, 2 * asked + TMP_GB))
     return {
         "name": "host",
         "image": place.image,
         "command": ["sh", "-c", WAIT],
-        "resources": {"requests": size | disk, "limits": size},
+        "resources": {"requests": size | disk, "limits": size | most},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

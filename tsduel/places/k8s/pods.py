@@ -74,6 +74,9 @@ def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
         raise UserError("\n".join(dict.fromkeys(map(str, refused.values()))))
     for name, why in refused.items():
         say(f"{why}; the others go on without {name}")
+    if "@" not in place.image:
+        images = ", ".join(dict.fromkeys(host["image"] for host in made.values()))
+        say(f"{place.image} is {images} now, and may be another one later; to take the same again, name it with IMAGE=")
     return known | made
 
 
@@ -103,7 +106,7 @@ def _have(cluster: Cluster, place: K8sPlace, name: str) -> str:
         job = None
     if job is None:
         job = cluster.ask("POST", JOBS, manifests.job(place, name))
-    if place.ports_between and not cluster.find(f"{POLICIES}/{place.job(name)}"):
+    if not cluster.find(f"{POLICIES}/{place.job(name)}"):
         cluster.ask("POST", POLICIES, manifests.policy(place, name, job["metadata"]))
     return str(job["metadata"]["uid"])
 
@@ -130,7 +133,8 @@ def over(pod: Mapping[str, Any]) -> str:
     known = {
         "OOMKilled": 'was killed for its memory (OOMKilled): a new run with more has SET="k8s.memory_gb=8", or take a '
         "smaller workload.scale",
-        "Evicted": f"was evicted from {node} ({text}): the node lacks memory or disk",
+        "Evicted": f"was evicted from {node} ({text}): "
+        + ('a new run with more has SET="k8s.disk_gb=20"' if "exceeds" in text else "the node lacks memory or disk"),
         "PreemptionByScheduler": f"was preempted on {node} by a pod of a higher priority",
         "DeadlineExceeded": 'has reached its deadline: a longer life of a new run is SET="k8s.lifetime_h=4"',
     }
@@ -213,12 +217,15 @@ def _why_no_node(cluster: Cluster, place: K8sPlace, pod: Mapping[str, Any], text
 
 def _outputs(place: K8sPlace, pod: Mapping[str, Any]) -> dict[str, Any]:
     name, address = pod["metadata"]["name"], pod["status"].get("podIP", "")
+    # With its digest, whatever tag was asked for: docker.io/library/debian@sha256:...
+    image = pod["status"]["containerStatuses"][0].get("imageID", "").removeprefix("docker-pullable://")
     through = ["-m", "tsduel.places.k8s.inside", place.context, place.namespace, name]
     login = ["kubectl", f"--context={place.context}", f"--namespace={place.namespace}", "exec", "-it", name, "--"]
     return {
         "address": name,
         "private": address,
         "node": pod["spec"]["nodeName"],
+        "image": image,
         "through": through,
         "login": [*login, "sh", "-c"],
     }

@@ -2,23 +2,32 @@
 
 import hashlib
 import json
+import re
 import shutil
-import subprocess
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from tsduel.core import files, rundir
 from tsduel.core.errors import UserError
 from tsduel.places import directories, hosts
+from tsduel.places.ssh import untrusted
 from tsduel.places.ssh.ssh import NO_CONNECTION, Host, NoConnectionError
 
+T = TypeVar("T")
 # A shell's exit code for a missing program: the cache there was removed.
 NOT_THERE = 127
 # Exists if everything is here and its checksums are equal: for the run, and for each host.
 FETCHED = "host/fetched.json"
+# What `tsduel-host detached` says.
+STATE = re.compile(r"^(?:(none|running|lost)\b.*|ended +(\d{1,3}) *)$", re.MULTILINE)
+SUM = re.compile(r"^([0-9a-f]{64})  \./(.+)$", re.MULTILINE)
+# Names of files in one command line.
+AT_ONCE = 100
 
 
 def is_home(run_dir: Path) -> bool:
@@ -77,7 +86,7 @@ class Link:
             links[name] = cls(
                 run_dir=run_dir,
                 host=Host.from_outputs(host),
-                agent=run.json(f"host/{name}/build/agent.json").get("binary", ""),
+                agent=str(run.json(f"host/{name}/build/agent.json").get("binary") or ""),
                 cache_dir=there["cache_dir"],
                 there=there["run_dir"],
                 planned=frozenset(row.name for row in run.planned if row.host == name),
@@ -125,97 +134,123 @@ class Link:
         return _state(self.ask("start", *map(str, instead)), self)
 
     def fetch_block(self, name: str) -> None:
-        """Copy one finished block home; it has another name until it is complete."""
+        """Copy one finished block home; it has another name until it is complete, and on the disk."""
         if name not in self.planned:
             foreign = f"has a block {name!r} that is not in plan/blocks.tsv; somebody else was there"
             raise UserError(f"{self.host.name} {foreign}")
-        partial = self.raw / f"{name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
         # With which a pod that takes another's place is compared.
         facts = [f"raw/{self.name}.json"] if self.host.through else []
-        self._unpack([f"raw/{self.name}/{name}", *facts], partial)
-        shutil.rmtree(self.raw / name, ignore_errors=True)
-        for file in facts:
-            (partial / file).replace(self.run_dir / file)
-        (partial / "raw" / self.name / name).rename(self.raw / name)
-        shutil.rmtree(partial)
+        block = f"raw/{self.name}/{name}"
+        with self._unpacked([*facts, f"{block}/"], self.raw / f"{name}.partial") as arrived:
+            if not (arrived / block / "block.json").is_file():
+                raise UserError(f"{self.host.name}: no block {name} came of it, though it is finished there")
+            shutil.rmtree(self.raw / name, ignore_errors=True)
+            for path in (*facts, block):
+                _move(arrived / path, self.run_dir / path)
 
     def fetch_blocks(self, names: Iterable[str]) -> None:
-        """Copy those blocks home that are not here."""
-        for name in names:
-            if not (self.raw / name / "block.json").exists():
-                self.fetch_block(name)
+        """Copy those blocks home that are not here; one that cannot be copied keeps no other one there."""
+        here = {name for name in self.planned if (self.raw / name / "block.json").exists()}
+        _each(self.fetch_block, [name for name in names if name not in here])
 
-    def fetch_files(self, names: Iterable[str], into: Path) -> None:
-        """Copy single files home, from names below the run's directory to the same names below ``into``."""
-        partial = self.apart / "fetched.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        self._unpack(list(names), partial)
-        for path in sorted(partial.rglob("*")):
-            if path.is_file():
-                target = into / path.relative_to(partial)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                path.replace(target)
-        shutil.rmtree(partial)
+    def fetch_files(self, names: Iterable[str], into: Path, *, again: bool = True) -> None:
+        """Copy files home, and directories (with a / at the end), to the same names below ``into``.
+
+        Unless ``again``, a file that is here already stays.
+        """
+        with self._unpacked(list(names), self.apart / "fetched.partial") as arrived:
+            for path in sorted(arrived.rglob("*")):
+                target = into / path.relative_to(arrived)
+                if path.is_file() and (again or not target.exists()):
+                    _move(path, target)
 
     def bring_home(self) -> None:
-        """Copy home all files that are missing or different, and compare all checksums."""
-        self.fetch_files(["control/log"], self.apart)
-        self.fetch_files(["run.log"], self.apart / "control")
-        self.fetch_files(["build"], self.apart)
+        """Copy home all files that are missing or different, blocks first, and compare all checksums."""
         wrong = self.missing()
         blocks = {name: block for name in wrong if rundir.BLOCK_NAME.fullmatch(block := f"{name}/".split("/")[1])}
-        for block in sorted(set(blocks.values())):
-            self.fetch_block(block)
-        # Other files come one by one: the host's description, noise, profiles.
-        if single := [f"raw/{name}" for name in wrong if name not in blocks]:
-            self.fetch_files(single, self.run_dir)
+        # Other files come without their block: the host's description, noise, profiles.
+        single = [f"raw/{name}" for name in wrong if name not in blocks]
+        parts = [(single[at : at + AT_ONCE], self.run_dir) for at in range(0, len(single), AT_ONCE)]
+        parts += [(["control/log"], self.apart), (["run.log"], self.apart / "control")]
+        fetches = [partial(self.fetch_block, block) for block in sorted(set(blocks.values()))]
+        fetches += [partial(self.fetch_files, *part) for part in parts]
+        # The records that came before the first block say what runs there; no version can have changed them.
+        fetches.append(partial(self.fetch_files, ["build/"], self.apart, again=False))
+        _each(lambda fetch: fetch(), fetches)
         if wrong and (still := self.missing()):
             raise UserError(
                 f"{self.raw}: {', '.join(still[:5])} arrived with another checksum than on {self.host.name}; "
                 f"see that neither disk is full or broken, then: make fetch RUN={self.run_dir.name}"
             )
 
-    def _unpack(self, names: list[str], into: Path) -> None:
+    @contextmanager
+    def _unpacked(self, names: list[str], arrived: Path) -> Iterator[Path]:
+        """Have these files and directories in a directory of their own for a while; nothing else comes home."""
+        shutil.rmtree(arrived, ignore_errors=True)
+        arrived.mkdir(parents=True)
         # tar is enough, since a finished block never changes.
-        command = self.host.command("tar", "-C", self.there, "-cf", "-", "--", *names)
-        pipe, broken = subprocess.PIPE, ""
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
+        command, broken = self.host.command("tar", "-C", self.there, "-cf", "-", "--", *names), ""
+        with self.host.heard(), untrusted.started(command) as (process, ended):
+            assert process.stdout is not None  # noqa: S101 - it is a pipe
             try:
-                with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
-                    archive.extractall(into, filter="data")
+                untrusted.unpack(process.stdout.fileno(), names, arrived)
             except tarfile.TarError as error:
                 broken = str(error)
-            except BaseException:
-                process.kill()
-                raise
-            assert process.stderr is not None  # noqa: S101 - it is a pipe
-            errors = process.stderr.read().decode(errors="replace")
+            errors = ended(untrusted.SILENCE_S)
         if process.returncode == NO_CONNECTION:
             raise self.host.failure(errors)
         if process.returncode != 0:
             raise UserError(f"{self.host.name}: {', '.join(names)} could not be read there: {errors.strip()}")
         if broken:
             raise NoConnectionError(f"{self.host.name}: what came of {', '.join(names)} was cut short ({broken})")
+        yield arrived
+        shutil.rmtree(arrived)
 
     def missing(self) -> list[str]:
-        """Return the files below raw/ there whose content is different or missing here."""
+        """Return the files of this host below raw/ there whose content is different or missing here."""
         wrong = []
-        for line in self.ask("sums").splitlines():
-            digest, _, name = line.partition("  ")
-            path = self.run_dir / "raw" / name.removeprefix("./")
-            if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-                wrong.append(name.removeprefix("./"))
+        for digest, name in SUM.findall(self.ask("sums")):
+            path = self.run_dir / "raw" / name
+            # What else is named there is not this host's to write.
+            mine = name == f"{self.name}.json" or name.startswith(f"{self.name}/")
+            if mine and untrusted.is_plain(name) and not (path.is_file() and _digest(path) == digest):
+                wrong.append(name)
         return wrong
 
 
+def _digest(path: Path) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _move(path: Path, target: Path) -> None:
+    """Give what is on the disk its name there."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
+    except (FileExistsError, IsADirectoryError, NotADirectoryError):
+        raise UserError(f"{target}: a host says that a file is a directory, or the other way round") from None
+    files.sync_names(target.parent)
+
+
+def _each(do: Callable[[T], object], of: Iterable[T]) -> None:
+    """Do all of it before an error is raised; only without a connection nothing more is tried."""
+    errors: list[UserError] = []
+    for one in of:
+        try:
+            do(one)
+        except NoConnectionError:
+            raise
+        except UserError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
 def _state(output: str, link: Link) -> State:
-    words = [line.split() for line in output.splitlines() if line.strip()]
-    for number, word in enumerate(words):
-        # A login shell may print a greeting first.
-        if word[0] in {"none", "running", "ended", "lost"}:
-            blocks = tuple(w[1] for w in words[number + 1 :] if w[0] == "block")
-            return State(word[0], int(word[1]) if word[0] == "ended" else 0, blocks)
-    raise UserError(f"{link.host.name}: the state of the run there is not known: {output.strip() or 'no output'}")
+    # A login shell may print a greeting first.
+    if found := STATE.search(output):
+        blocks = dict.fromkeys(re.findall(r"^block (\S+)$", output[found.end() :], re.MULTILINE))
+        return State(found[1] or "ended", int(found[2] or 0), tuple(blocks))
+    said = " ".join(output.split())[:300]
+    raise UserError(f"{link.host.name}: the state of the run there is not known: {said or 'no output'}")

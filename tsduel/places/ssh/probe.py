@@ -1,5 +1,6 @@
 """Checks whether blocks can run on another machine, before anything is copied there."""
 
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -98,7 +99,8 @@ def refusals(name: str, facts: Mapping[str, str], directory: str) -> Iterator[st
         yield (
             f"{name}: {directory} cannot be used ({reason}); see to that, or name another directory with REMOTE_DIR="
         )
-    if (free := int(facts.get("free_mib") or 0)) < LEAST_FREE_MIB:
+    known = re.fullmatch(r"\d{1,15}", facts.get("free_mib", ""))
+    if (free := int(known[0]) if known else 0) < LEAST_FREE_MIB:
         yield (
             f"{name}: {free} MiB are free for {directory}, and Go, its modules and the binaries alone take "
             f"{LEAST_FREE_MIB} MiB; free some (this removes tsduel's files: {shlex.join(['rm', '-rf', directory])}), "

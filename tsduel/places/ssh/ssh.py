@@ -13,13 +13,16 @@ import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from tsduel.core.errors import UserError
 from tsduel.core.wording import last_line
+from tsduel.places.ssh import untrusted
 
 # ssh's exit code for "no connection"; that of a command is lower.
 NO_CONNECTION = 255
@@ -114,21 +117,34 @@ class Host:
         plain = [word.replace("BatchMode=yes", "BatchMode=no") for word in self.options()]
         return ["ssh", "-t", *plain, *self.destination(), line]
 
-    def run(self, *words: str, text: str = "", timeout_s: float = COMMAND_S) -> subprocess.CompletedProcess[str]:
-        """Run a command there with ``text`` as its input; only a broken connection is an error."""
-        try:
-            # A greeting there may be in any encoding.
-            done = subprocess.run(
-                self.command(*words), input=text, capture_output=True, text=True, errors="replace", check=False,
-                timeout=timeout_s,
-            )  # fmt: skip
-        except FileNotFoundError:
-            raise UserError("ssh is not installed; install it (Debian: openssh-client) and try again") from None
-        except subprocess.TimeoutExpired:
-            raise NoConnectionError(f"{self.name} did not answer within {timeout_s:.0f} s") from None
+    def run(
+        self, *words: str, text: str = "", feed: IO[bytes] | None = None, timeout_s: float = COMMAND_S
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command there with ``text`` or a file as its input; only a broken connection is an error."""
+        with self.heard(timeout_s), tempfile.TemporaryFile() as given:
+            given.write(text.encode())
+            given.seek(0)
+            done = untrusted.ask(self.command(*words), feed or given, timeout_s)
         if done.returncode == NO_CONNECTION:
             raise self.failure(done.stderr)
         return done
+
+    @contextmanager
+    def heard(self, patience_s: float = untrusted.SILENCE_S) -> Iterator[None]:
+        """Say of what host it is that the body was told too little, or too much."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            if error.filename != "ssh":
+                raise
+            raise UserError("ssh is not installed; install it (Debian: openssh-client) and try again") from None
+        except untrusted.SilentError:
+            raise NoConnectionError(f"{self.name} did not answer within {patience_s:.0f} s") from None
+        except untrusted.LieError as error:
+            raise untrusted.LieError(
+                f"{self.name}: {error}: none of it is taken. Somebody has changed our programs there, or a version "
+                "that was measured did: look at that machine, or take another one"
+            ) from None
 
     def failure(self, output: str) -> UserError:
         """Return the error for ssh's words: NoConnectionError if trying again may help, else RefusedError."""

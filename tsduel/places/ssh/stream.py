@@ -3,18 +3,20 @@
 import fcntl
 import os
 import selectors
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tsduel.core.errors import UserError
+from tsduel.places.ssh import untrusted
 from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import NO_CONNECTION
 
 CHUNK = 1 << 16
 TRIES = 4
+# An event has a few hundred bytes.
+MOST_LINE = 1 << 20
 
 
 def events(link: Link, first: int, pause_s: Callable[[], float]) -> Iterator[bytes | None]:
@@ -23,16 +25,10 @@ def events(link: Link, first: int, pause_s: Callable[[], float]) -> Iterator[byt
     It ends with the run; a broken connection is raised.
     """
     command = link.host.command(*link.detached("follow", str(first)))
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
+    with link.host.heard(), untrusted.started(command) as (process, ended):
         assert process.stdout is not None  # noqa: S101 - it is a pipe
-        assert process.stderr is not None  # noqa: S101 - as well
-        try:
-            yield from _lines(process.stdout.fileno(), pause_s)
-            errors = process.stderr.read().decode(errors="replace")
-        except BaseException:
-            process.kill()
-            raise
+        yield from _lines(process.stdout.fileno(), pause_s)
+        errors = ended(untrusted.SILENCE_S)
     if process.returncode == NO_CONNECTION:
         raise link.host.failure(errors)
 
@@ -50,6 +46,8 @@ def _lines(stream: int, pause_s: Callable[[], float]) -> Iterator[bytes | None]:
                 # An incomplete line is requested again later.
                 return
             *whole, rest = (rest + chunk).split(b"\n")
+            if len(rest) > MOST_LINE:
+                raise untrusted.LieError(f"an event has more than {MOST_LINE >> 20} MiB")
             yield from (line + b"\n" for line in whole)
             yield None
 

@@ -30,9 +30,12 @@ def read_block(run: Run, block: Block) -> Reading:
     for variant in block.order:
         path = block.path / variant / "bench.txt"
         if path.exists():
-            reading.better |= parse.units(path.read_text(encoding="utf-8", errors="replace"))
+            with files.reading(path, "output of benchmarks"):
+                reading.better |= parse.units(files.text(path))
         if block.kind != "warmup" and not failed & {"", variant}:
-            for row, column, printed in _results(block, variant, calibration):
+            with files.reading(block.path / variant, "output of benchmarks"):
+                results = list(_results(block, variant, calibration))
+            for row, column, printed in results:
                 for unit, value in printed.items():
                     runs[unit, row, column or variant].append(value)
     units = run.plan.gobench.units if run.plan.gobench else {}
@@ -53,11 +56,11 @@ def _results(
     """Yield row, column ("" unless pivoted) and values of each run of each benchmark of a variant."""
     file, index = (block.path / variant / name for name in ("bench.txt", "outputs.tsv"))
     with files.reading(file, "output of benchmarks"):
-        whole = file.read_bytes()
+        whole = files.content(file)
     suffix = "" if calibration["cpu"] == 1 else f"-{calibration['cpu']}"
     planned = {row["row"]: row for row in calibration.get("rows") or []}
     with files.reading(index, "table of outputs"):
-        lines = index.read_text(encoding="utf-8").splitlines()
+        lines = files.content(index).decode().splitlines()
     for line in lines:
         row, begin, end = line.rsplit("\t", 2)
         name, cell = f"{planned[row]['names'][variant]}{suffix}", planned[row].get("cell") or {"row": row, "column": ""}

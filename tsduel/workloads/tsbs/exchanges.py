@@ -5,6 +5,7 @@ of sums, `cpu` the log of the ratio of CPU ns an operation. The value of a block
 are in ns inside this module; its results are in the units of the metrics.
 """
 
+import io
 import math
 import statistics
 from collections import defaultdict
@@ -135,8 +136,14 @@ def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[st
     answered are left out.
     """
     with files.reading(path, "table of exchanges"):
-        table = pd.read_csv(path, usecols=lambda name: name in {"query_type", "sitting"} or name.endswith("_ns"))
-    table = pd.DataFrame({"query_type": "", "sitting": 0, **table})
+        table = pd.read_csv(
+            io.BytesIO(files.content(path)),
+            usecols=lambda name: name in {"query_type", "sitting"} or name.endswith("_ns"),
+        )
+        return _exchanges(pd.DataFrame({"query_type": "", "sitting": 0, **table}), variants)
+
+
+def _exchanges(table: pd.DataFrame, variants: Sequence[str] | None) -> dict[str, dict[int, dict[str, Times]]]:
     names = [column.removesuffix("_ns") for column in table.columns if column.endswith("_ns")]
     names = [name for name in names if variants is None or name in variants]
     exchanges: defaultdict[str, dict[int, dict[str, Times]]] = defaultdict(dict)

@@ -6,7 +6,6 @@ line before its value is always the same string, so it is parsed once, and a dic
 belongs to. A missing name is never an error: names differ between versions.
 """
 
-import gzip
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,8 +62,9 @@ class Snapshot:
 
 def read_snapshots(path: Path, wanted: Wanted) -> list[Snapshot]:
     """Read a metrics.prom.gz; snapshots come in the order of the file."""
-    with files.reading(path, "file of snapshots"), gzip.open(path, "rt", encoding="utf-8", errors="replace") as stream:
-        return list(parse_snapshots(stream.read(), wanted, str(path)))
+    with files.reading(path, "file of snapshots"):
+        text = files.text(path)
+    return list(parse_snapshots(text, wanted, str(path)))
 
 
 def parse_snapshots(text: str, wanted: Wanted, file: str = "metrics.prom") -> Iterator[Snapshot]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan, Variant
 from tsduel.core.record import SOLO, Block, Phase, Solo, client_cpu_s
@@ -63,8 +64,9 @@ def parsed(path: Path, parse: Callable[[str], _T]) -> _T | None:
     The host has checked these files. A file that cannot be read gives no value, never a wrong value.
     """
     try:
-        return parse(path.read_text(encoding="utf-8", errors="replace"))
-    except (FileNotFoundError, UserError):
+        with files.reading(path, "output of TSBS"):
+            return parse(files.text(path))
+    except UserError:
         return None
 
 

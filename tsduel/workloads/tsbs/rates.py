@@ -4,7 +4,6 @@ A void phase says nothing about the server, and gives no value. Input times are 
 """
 
 import csv
-import gzip
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,8 +32,8 @@ def read_rates(figures: Figures, plan: Plan) -> None:
 def read_counts(path: Path) -> dict[tuple[float, str, str], dict[int, int]]:
     """Read a mixed.csv.gz or capacity.csv.gz: (rate, operation, time) -> ns -> count."""
     counts: dict[tuple[float, str, str], dict[int, int]] = {}
-    with files.reading(path, "table of counts"), gzip.open(path, "rt", encoding="utf-8") as stream:
-        for row in csv.DictReader(stream):
+    with files.reading(path, "table of counts"):
+        for row in csv.DictReader(files.content(path).decode().splitlines()):
             key = (float(row["rate"]), row["operation"], row["time"])
             counts.setdefault(key, {})[int(row["value_ns"])] = int(row["count"])
     return counts
