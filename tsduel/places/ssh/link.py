@@ -5,7 +5,8 @@ import json
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -129,17 +130,15 @@ class Link:
         if name not in self.planned:
             foreign = f"has a block {name!r} that is not in plan/blocks.tsv; somebody else was there"
             raise UserError(f"{self.host.name} {foreign}")
-        partial = self.raw / f"{name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
         # With which a pod that takes another's place is compared.
         facts = [f"raw/{self.name}.json"] if self.host.through else []
-        self._unpack([f"raw/{self.name}/{name}", *facts], partial)
-        shutil.rmtree(self.raw / name, ignore_errors=True)
-        for file in facts:
-            (partial / file).replace(self.run_dir / file)
-        (partial / "raw" / self.name / name).rename(self.raw / name)
-        shutil.rmtree(partial)
+        with self._unpacked([f"raw/{self.name}/{name}", *facts], self.apart / name) as partial:
+            for file in facts:
+                (partial / file).replace(self.run_dir / file)
+            self.raw.mkdir(parents=True, exist_ok=True)
+            if (self.raw / name).exists():
+                (self.raw / name).rename(partial / "damaged")
+            (partial / "raw" / self.name / name).rename(self.raw / name)
 
     def fetch_blocks(self, names: Iterable[str]) -> None:
         """Copy those blocks home that are not here."""
@@ -149,16 +148,12 @@ class Link:
 
     def fetch_files(self, names: Iterable[str], into: Path) -> None:
         """Copy single files home, from names below the run's directory to the same names below ``into``."""
-        partial = self.apart / "fetched.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        self._unpack(list(names), partial)
-        for path in sorted(partial.rglob("*")):
-            if path.is_file():
-                target = into / path.relative_to(partial)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                path.replace(target)
-        shutil.rmtree(partial)
+        with self._unpacked(list(names), self.apart / "fetched") as partial:
+            for path in sorted(partial.rglob("*")):
+                if path.is_file():
+                    target = into / path.relative_to(partial)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    path.replace(target)
 
     def bring_home(self) -> None:
         """Copy home all files that are missing or different, and compare all checksums."""
@@ -177,6 +172,17 @@ class Link:
                 f"{self.raw}: {', '.join(still[:5])} arrived with another checksum than on {self.host.name}; "
                 f"see that neither disk is full or broken, then: make fetch RUN={self.run_dir.name}"
             )
+
+    @contextmanager
+    def _unpacked(self, names: list[str], where: Path) -> Iterator[Path]:
+        """Have these files in a directory for a while, whose name nobody else has."""
+        partial = files.partial_of(where)
+        partial.mkdir(parents=True)
+        try:
+            self._unpack(names, partial)
+            yield partial
+        finally:
+            shutil.rmtree(partial)
 
     def _unpack(self, names: list[str], into: Path) -> None:
         # tar is enough, since a finished block never changes.
