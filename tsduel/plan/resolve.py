@@ -21,6 +21,7 @@ from tsduel.core.wording import number_of
 from tsduel.places import directories, lock, place
 from tsduel.places.gcp import rent, terraform
 from tsduel.places.k8s import offer
+from tsduel.places.ssh import pack
 from tsduel.plan import cells as swept
 from tsduel.plan import order, sources, topology
 from tsduel.question import knobs
@@ -75,6 +76,8 @@ def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
             "start a new run (the same command without RUN=), since a run that gains blocks until the answer "
             "pleases finds differences that are not there"
         )
+    # Before any stage that gives a rented machine back when it fails.
+    pack.refuse_other_adapters(run_dir)
     if isinstance(plan.place, GcpPlace):
         rent.offer_again(run_dir, plan.place, environment)
     return plan
