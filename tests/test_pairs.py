@@ -75,7 +75,7 @@ def test_of_two_questions_with_one_name_one_is_planned(tmp_path, pairs, record_p
         rows = [row for row in run.planned if row.kind == "measured"]
         replaced += [name] * (len(rows) != run.plan.design.blocks)
         assert left(run.path) == []
-    record_property("pairs", [pairs, len(replaced)])
+    record_property("pairs", [pairs, len(replaced), 0, 0])
     assert replaced == []
 
 
@@ -141,7 +141,7 @@ def test_of_two_that_rent_at_once_one_rents(rented, pairs, record_property):
         assert len(machines) == 1
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []
-    record_property("pairs", [pairs, len(lost)])
+    record_property("pairs", [pairs, len(lost), 0, len(rented.api.names())])
     assert lost == []
     rented.api.stuck = lambda _: True
     first = stage(rented, "provision")
@@ -189,7 +189,7 @@ def test_a_fetch_beside_an_attendant(project, tmp_path, blocks, record_property)
     names = sorted(row.name for row in open_run(home).due)
     assert sorted(path.parent.name for path in home.glob("raw/host1/*/block.json")) == names
     begun = [event["block"] for event in project.events() if event["event"] == "block-start"]
-    record_property("pairs", [refused, len(missing)])
+    record_property("pairs", [refused, len(missing), len(begun) - len(names), len(left(home)) + len(project.alive())])
     assert (missing, len(begun), left(home), project.alive()) == ([], len(names), [], [])
 
 

@@ -44,7 +44,7 @@ def compare(environment: Mapping[str, str]) -> int:
     if code := _stage("plan", known):
         return code
     run_dir = results.run_directory(known["RUN"], must_exist=True)
-    with runlock.holding(run_dir, known["KIND"]) as lock:
+    with runlock.holding(run_dir, known.get("KIND") or "history") as lock:
         for stage in (*BEFORE[1:], *MEASURED, *AFTER):
             if stage == "keep" and known.get("AA") != "1":
                 continue
