@@ -58,18 +58,12 @@ class Builder:
 
     def run(self, *command: object, cwd: Path, capture: bool = False) -> str:
         """Run a command with its output in the log; it and its children end with this program."""
+        ours = {k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}}
         with subprocess.Popen(
-            [str(word) for word in command],
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if capture else self.output,
-            stderr=self.output,
-            text=True,
-            errors="surrogateescape",  # file names may be any bytes
-            start_new_session=True,
-            env={k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}}
-            | {"GIT_TERMINAL_PROMPT": "0"},
-        ) as process:
+            [str(word) for word in command], cwd=cwd, env=ours | {"GIT_TERMINAL_PROMPT": "0"}, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if capture else self.output, stderr=self.output,
+            text=True, errors="surrogateescape",  # file names may be any bytes
+        ) as process:  # fmt: skip
             try:
                 output = process.communicate()[0] or ""
             finally:
@@ -116,8 +110,7 @@ class Builder:
                     make(work)
                 except BuildError as failure:
                     print(failure, file=self.output, flush=True)
-                    lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-                    last = "\n".join(lines[-LOG_LINES:])
+                    last = "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:])
                     raise BuildError(f"{self.name}: the build failed; the last lines of {self.log}:\n{last}") from None
                 remove(directory)
                 # After a power cut no program may be empty.
@@ -151,7 +144,7 @@ def read_json(path: Path) -> Any:
 def write_json(path: Path, value: object) -> None:
     """Write a file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     with partial.open("w", encoding="utf-8") as stream:
         stream.write(json.dumps(value, indent=2) + "\n")
         stream.flush()
@@ -196,8 +189,7 @@ def build_go(
         write_json(work / f"publish/{kind}.json", go | {"sha256": programs(work / "publish")})
 
     def is_whole(directory: Path) -> bool:
-        recorded = read_json(directory / f"{kind}.json").get("sha256")
-        return bool(recorded) and recorded == programs(directory)
+        return bool(read_json(directory / f"{kind}.json").get("sha256") == programs(directory))
 
     builder.publish(directory, is_whole, make)
     # The path is not stored, so that a cache can be moved.
@@ -263,9 +255,8 @@ class Component:
         binary.chmod(0o755)
         # Go's own record in the binary also describes binaries from elsewhere. Other compilers leave none.
         spec = self.spec
-        description = subprocess.run(
-            [*with_go(spec["go_minimum"]), "go", "version", "-m", binary], capture_output=True, text=True, check=False
-        ).stdout
+        words = [*with_go(spec["go_minimum"]), "go", "version", "-m", str(binary)]
+        description = subprocess.run(words, capture_output=True, text=True, check=False).stdout
         made_by = re.search(r": (go\S+)", description.partition("\n")[0])
         record = {
             **{name: spec[name] for name in ("target", "source", "revision", "build_key")},
@@ -328,9 +319,8 @@ class Component:
         git("-C", copy, "reset", "--quiet", spec["revision"])
         # Tracked files that are not deleted, and new files that are not ignored.
         listed = git("-C", path, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
-        there = [name for name in listed if name and os.path.lexists(path / name)]
-        names = work / "names"
-        names.write_text("\0".join(there), errors="surrogateescape")
+        there = "\0".join(name for name in listed if name and os.path.lexists(path / name))
+        (names := work / "names").write_text(there, errors="surrogateescape")
         script = 'tar -C "$1" --no-recursion --null --verbatim-files-from -T "$2" -cf - | tar -C "$3" -xf -'
         self.builder.run("sh", "-c", script, "-", path, names, copy, cwd=work)
         git("-C", copy, "add", "--all")
@@ -350,12 +340,22 @@ class Component:
         return work
 
 
+def is_kept(run: Path, name: str) -> bool:
+    """Return whether blocks were made with this program, and it is there: another Go would make another one."""
+    record = read_json(run / f"build/{name}.json")
+    sums = {Path(part["binary"]): part["sha256"] for part in record.get("components", [record]) if "binary" in part}
+    sums = sums or {Path(record["bin_dir"]) / each: known for each, known in record.get("sha256", {}).items()}
+    whole = sums and all(os.access(path, os.X_OK) and sha256(path) == known for path, known in sums.items())
+    return bool(whole) and any(run.glob("raw/*/[0-9]*/block.json"))
+
+
 def build(run: Path, names: Sequence[str]) -> None:
     """Build programs of a run by their names; without a name, all of them."""
     # Not passed through Ansible, since a flag or a path may look like a template.
     planned = read_json(run / "plan/ansible-vars.json")
     variants = {each["name"]: each["components"] for each in planned["variants"]}
-    for name in names or ("agent", *["tsbs"] * (planned["kind"] == "tsbs"), *variants):
+    wanted = names or ("agent", *["tsbs"] * (planned["kind"] == "tsbs"), *variants)
+    for name in [name for name in wanted if not is_kept(run, name)]:
         if name == "agent":
             agent(run)
         elif name == "tsbs":

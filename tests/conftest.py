@@ -25,7 +25,7 @@ GROUPS = ("bare", "real", "blocks", "databases", "planted", "fleets", "k8s", "pr
 # Files whose tests make reports, type make, or start servers, scripts and builds: they are marked `long`.
 LONG = re.compile(
     "test_(browser|build|cli|compare|components|crossing|disk|doctor|examine|exports|faults|gcp_faults"
-    "|gobench_shared|hosts|import|make|outcome|page|pictures|profiles|provide|remote|report|runlog|runs|safety|spares"
+    "|gobench_shared|hosts|import|make|outcome|page|pairs|pictures|profiles|provide|remote|report|runlog|runs|safety|spares"
     "|sweep|uninstall|upgrade|view_terminal)"
 )
 
@@ -139,11 +139,12 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say what came of all the kills: figures that bench/faults.py reads, too."""
+    """Say what came of all the kills, and of two commands at once: figures that bench/faults.py reads, too."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
-    found = [value for report in reports for name, value in report.user_properties if name == "faults"]
-    if found:
-        kills, lost, repeated, left = (sum(column) for column in zip(*found, strict=True))
-        terminalreporter.write_line(
-            f"faults: {kills} kills, {lost} blocks lost, {repeated} repeated, {left} processes left"
-        )
+    for kind, what, left in (("faults", "kills", "processes left"), ("pairs", "pairs", "left half done")):
+        found = [value for report in reports for name, value in report.user_properties if name == kind]
+        if found:
+            counts = [sum(column) for column in zip(*found, strict=True)]
+            terminalreporter.write_line(
+                "{}: {} {}, {} blocks lost, {} repeated, {} {}".format(kind, counts[0], what, *counts[1:], left)
+            )

@@ -138,7 +138,7 @@ def _camel(name: str) -> str:
 PYTHON_NAMES = {"Block": "BlockRecord", "DuelRecord": "Duel", "SoloRecord": "Solo", "UpgradeRecord": "Upgrade"}
 NOT_READ = {
     *("Canary", "CopyRecord", "DuelStart", "Noise", "schema", "attempts", "restarts", "loading", "pages", "replaces"),
-    *("huge_file_bytes", "huge_bytes", "first_query", "idle_s", "when", "boot_id", "maintenance"),
+    *("huge_file_bytes", "huge_bytes", "first_query", "idle_s", "when", "boot_id", "maintenance", "Method"),
 }
 PYTHON_SIMPLE = {"string": ("str", '""'), "float64": ("float", "0.0"), "bool": ("bool", "False")} | dict.fromkeys(
     ("int", "int64"), ("int", "0")

@@ -15,7 +15,7 @@ from gitrepo import Repository
 from tsduel.cli import app, home, inside, whole
 from tsduel.cli.commands import COMMANDS, by_topic
 from tsduel.cli.knobs import KNOBS
-from tsduel.core import results
+from tsduel.core import results, runlock
 from tsduel.core.errors import UserError
 from tsduel.question import knobs, read
 
@@ -45,13 +45,20 @@ def tsduel(capfd, monkeypatch):
 
 
 @pytest.fixture
-def stages(monkeypatch):
+def stages(monkeypatch, tmp_path):
     """Return the stages that are called, each with its further words, and a dict of the exit codes that they have."""
     made, codes = [], {}
+    monkeypatch.setenv("TSDUEL_RESULTS", str(tmp_path))
 
-    def call(command, environment=None, take=None):
-        del take
-        failed = (environment or {}).get("TSDUEL_FAILED")
+    def call(command, environment, *, keep=()):
+        run_dir, name = tmp_path / environment.get("RUN", ""), command[command.index("-m") + 2]
+        if name == "plan":
+            (run_dir / "plan").mkdir(parents=True)
+            (run_dir / "plan/experiment.json").touch()
+        # What is not asked for the run alone has the lock of the whole command.
+        held = runlock.holder(run_dir)
+        assert (held is not None) == bool(keep) == (name not in {"look", "plan", "history-of"})
+        failed = environment.get("TSDUEL_FAILED")
         made.append((*command[command.index("-m") + 2 :], *filter(None, [failed])))
         return codes.get(made[-1][0], 0)
 
@@ -89,6 +96,16 @@ class TestStages:
         monkeypatch.setenv("VERSIONS", "v1 v2 v3")
         assert whole.history() == 0
         assert [words[0] for words in stages[0]] == ["look", *STAGES, "history-of"]
+
+    @pytest.mark.usefixtures("stages")
+    def test_a_second_search_of_one_name_asks_for_no_step(self, tmp_path, monkeypatch):
+        """A run that the first one holds would end with 2, and count as a revision without a figure."""
+        monkeypatch.setenv("RUN", "b")
+        monkeypatch.setattr(whole, "_output", lambda *_, **__: pytest.fail("a step was asked for"))
+        (tmp_path / "bisect/b").mkdir(parents=True)
+        said = r"bisect/b: `make bisect` \(pid \d+, since \S+\) writes this run now"
+        with runlock.holding(tmp_path / "bisect/b", "bisect"), pytest.raises(UserError, match=said):
+            whole.bisect()
 
     def test_a_run_is_named_after_what_is_asked(self):
         """The time, and the experiment's file; whatever is typed makes a name that is one."""

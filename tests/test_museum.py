@@ -135,12 +135,23 @@ def test_an_exhibit_is_run_traced_and_shown(tmp_path, typed, monkeypatch, capsys
     assert "ROLE=vmauth" in typed[1]
     assert "-21.5 % (-23.0 to -20.0 %), better" in text
     assert f"AMD EPYC{beside})" in text
-    assert "`20c1 change 2` 97 %" in text
+    assert "`r2 20c1 change 2` 97 %" in text
     assert "2.5 + 2.5" in text
     assert museum.keep(tmp_path) == [
         "vm-gogc: not kept: 9 processes a CPU ran beside it" if beside else "vm-gogc: kept"
     ]
     assert (tmp_path / "kept/vm-gogc.json").exists() == (not beside)
+
+
+def test_two_commits_of_one_subject_keep_their_own_chances(tmp_path):
+    """The likely one is named by its commit, though a later one that is unlikely has the same subject."""
+    revisions = tuple(Revision(ref=ref * 20, label=ref, subject="fix typo") for ref in ("aa", "bb", "cc"))
+    of = Bisection(name="b", created="", kind="tsbs", given={}, knobs={}, followed=followed("tsbs", {}), repo="",
+                   revisions=revisions)  # fmt: skip
+    of.write(tmp_path / "bisect/b")
+    lines = (f"{each.ref},{chance}\n" for each, chance in zip(revisions, ("", "0.97", "0.02"), strict=True))
+    (tmp_path / "bisect/b/revisions.csv").write_text("ref,chance\n" + "".join(lines))
+    assert museum._traced(tmp_path, "b") == {"bb fix typo": 0.97}
 
 
 def test_one_that_fails_does_not_keep_the_others_from_running(tmp_path, typed, capsys):

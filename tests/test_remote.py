@@ -21,12 +21,13 @@ from gitrepo import Repository
 from renting import HERE, named
 
 from tsduel.build import ansible
+from tsduel.core import runlock
 from tsduel.core.errors import UserError
 from tsduel.core.place import SshHost, SshPlace
 from tsduel.core.plan import Component, Variant
 from tsduel.core.rundir import open_run
 from tsduel.places import directories, place, provision
-from tsduel.places.ssh import pack, probe, stream
+from tsduel.places.ssh import pack, probe
 from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
 from tsduel.rounds import attend, elsewhere, follow
@@ -490,16 +491,16 @@ class TestSecondView:
         monkeypatch.setattr(follow.Link, "all", lambda _: pytest.fail("the other machine was asked"))
 
         def watch():
-            with stream.attending(attended.run_dir):
+            with runlock.holding(attended.run_dir, "run"):
                 attendant(attended).attend()
 
         thread = threading.Thread(target=watch)
         thread.start()
-        wait_for(lambda: stream.is_attended(attended.run_dir))
-        refusal = "is attended already, in another terminal; to watch it here, too: make follow"
-        with pytest.raises(UserError, match=refusal), stream.attending(attended.run_dir):
+        wait_for(lambda: runlock.is_attended(attended.run_dir))
+        refusal = "watch it with make follow RUN=home .each finished block is here at once"
+        with pytest.raises(UserError, match=refusal), runlock.holding(attended.run_dir, "run"):
             pass
         said = self.follow(attended, tmp_path, capsys)
         thread.join()
         assert set(self.expected(attended)) <= set(said)
-        assert not stream.is_attended(attended.run_dir)
+        assert not runlock.is_attended(attended.run_dir)

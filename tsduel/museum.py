@@ -153,10 +153,10 @@ def _typed(environment: Mapping[str, str], command: str, *words: str) -> float:
 
 
 def _traced(results: Path, search: str) -> dict[str, float]:
-    """Return the commits that are likely steps, with their chances."""
+    """Return the commits that are likely steps, with their chances; two commits may have one subject."""
     directory = results / BISECTIONS / search
-    subjects = {revision.ref: revision.subject or revision.label for revision in Bisection.load(directory).revisions}
+    named = {each.ref: f"{each.label} {each.subject}".strip() for each in Bisection.load(directory).revisions}
     with (directory / "revisions.csv").open(encoding="utf-8", newline="") as stream:
-        chances = {subjects[row["ref"]]: float(row["chance"] or 0) for row in csv.DictReader(stream)}
-    best = max(chances, key=lambda subject: chances[subject])
-    return {subject: chance for subject, chance in chances.items() if chance > LIKELY or subject == best}
+        chances = {row["ref"]: float(row["chance"] or 0) for row in csv.DictReader(stream)}
+    best = max(chances, key=lambda ref: chances[ref])
+    return {named[ref]: chance for ref, chance in chances.items() if chance > LIKELY or ref == best}

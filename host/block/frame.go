@@ -46,9 +46,7 @@ func runBlock(given context.Context, spec record.Spec, p *profiler) (*record.Blo
 		return nil, err
 	}
 	f := newFrame(spec, m, p)
-	// On another machine each run has its own copy of the project.
-	project := cmp.Or(os.Getenv("TSDUEL_PROJECT"), filepath.Join(spec.RunDir, "project"))
-	if f.targets, err = filepath.Abs(filepath.Join(project, "scripts", "targets")); err != nil {
+	if f.targets, err = filepath.Abs(filepath.Join(record.Project(spec.RunDir), "scripts", "targets")); err != nil {
 		return nil, err
 	}
 	defer f.leave()

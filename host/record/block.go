@@ -33,6 +33,7 @@ type Block struct {
 	Started     float64               `json:"started"`
 	Ended       float64               `json:"ended"`
 	BootID      string                `json:"boot_id"`
+	Method      Method                `json:"method"`
 	Maintenance string                `json:"maintenance"`
 	TimedS      float64               `json:"timed_s"`         // in load, queries and exchanges
 	Noise       *Noise                `json:"noise"`           // over the whole block

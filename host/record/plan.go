@@ -160,6 +160,11 @@ type Coins struct {
 
 func (r BlockRow) Name() string { return fmt.Sprintf("%03d", r.Block) }
 
+// Project is the directory with the adapters: each run has a copy of its own, which no later change reaches.
+func Project(runDir string) string {
+	return cmp.Or(os.Getenv("TSDUEL_PROJECT"), filepath.Join(runDir, "project"))
+}
+
 type Builds struct {
 	TSBSBin  string // directory of TSBS's commands
 	Variants map[string]Build
@@ -174,6 +179,13 @@ type Build struct {
 type Built struct {
 	Role   string `json:"role"`
 	Binary string `json:"binary"`
+}
+
+// Method is what made a block besides its plan, by sha256: blocks of one run are compared, so all have the same.
+type Method struct {
+	Agent    string            `json:"agent"`    // this program
+	Adapters string            `json:"adapters"` // all files of scripts/targets and scripts/lib
+	Programs map[string]string `json:"programs"` // by VARIANT, VARIANT/ROLE and tsbs/COMMAND
 }
 
 // MayBeEmpty says whether answers to a query type, over any window, may have no data.

@@ -37,6 +37,7 @@ type driver struct {
 	blocks   map[int]*record.Block // the published ones, by number
 	report   *record.NoiseReport
 	kind     Kind
+	method   record.Method
 	failed   int        // number of failed blocks
 	stopping bool       // a stop after a block was requested
 	locks    []*os.File // nil until this run has the machine and the cache; held to the end
@@ -128,6 +129,9 @@ func (d *driver) takeRows() error {
 
 func (d *driver) run(ctx context.Context) error {
 	if err := d.checkHost(); err != nil {
+		return err
+	}
+	if err := d.checkMethod(); err != nil {
 		return err
 	}
 	d.emitRunStart()
@@ -242,6 +246,7 @@ func (d *driver) publish(spec record.Spec, b *record.Block) error {
 			return err
 		}
 	}
+	b.Method = d.method
 	if err := record.WriteJSON(filepath.Join(spec.Dir, "block.json"), b); err != nil {
 		return err
 	}

@@ -114,6 +114,7 @@ func (h *hosts) checkLent(ctx context.Context, hasBlocks bool) error {
 		}
 	}
 	var sums map[string]string
+	programs = append(programs, h.adapters()...) // a lent host starts its components by its own copy of them
 	if err := machine.NewHere(ctx, "").Sums(programs, &sums); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from plots.exports import openmetrics, otava, trackers
 from plots.source import Source, open_source
+from tsduel.core import files
 
 _NO_RESULT = {"smoke": "a smoke run is no result", "aa": "an A/A run has no candidate"}
 _SWEPT = "a sweep is asked once, and its cells are no series"
@@ -20,9 +21,8 @@ _ONE_REVISION = "with a pivot there is one revision, and no candidate"
 def main(run_dir: Path) -> str:
     """Write results/RUN/exports anew, and return a sentence with the path."""
     source = open_source(run_dir)
-    out, partial = run_dir / "exports", run_dir / "exports.partial"
-    for old in (partial, out):
-        shutil.rmtree(old, ignore_errors=True)
+    out, partial = run_dir / "exports", files.partial_of(run_dir / "exports")
+    shutil.rmtree(out, ignore_errors=True)
     partial.mkdir()
     for variant in ("baseline",) if source.pivoted else source.run.variants:
         shutil.copyfile(run_dir / f"stats/{variant}.bench.txt", partial / f"{variant}.bench.txt")

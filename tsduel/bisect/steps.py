@@ -17,7 +17,7 @@ from tsduel.bisect import posterior
 from tsduel.bisect.bisection import HOME, Bisection, Step, begun, kept
 from tsduel.bisect.metric import Followed
 from tsduel.bisect.posterior import Posterior
-from tsduel.core import files, rundir
+from tsduel.core import files, rundir, runlock
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan
 from tsduel.core.results import RUN_NAME
@@ -89,6 +89,9 @@ def main(environment: Mapping[str, str], results: Path) -> None:
         not (environment.get("GOOD") or environment.get("BAD")) and any(directory.parent.glob(f"*/{Bisection.FILE}"))
     )
     bisection = kept(directory, environment) if exists else begun(name, environment)
+    if not exists:
+        with runlock.claimed(directory, "bisect", Bisection.FILE):
+            bisection.write(directory)
     bisection = _settled(bisection, results, environment.get("STEP_CODE", ""))
     known = read(bisection, results)
     step: Step | None = bisection.steps[-1]

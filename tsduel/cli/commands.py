@@ -35,6 +35,7 @@ class Command:
     groups: tuple[str, ...] = ("run",)
     makes_run: bool = False
     logged: bool = False  # in run.log
+    alone: bool = False  # it writes into the run, as one command at a time may
 
     @property
     def knobs(self) -> Iterator[str]:
@@ -106,32 +107,33 @@ COMMANDS = {
     ),
     "provision": Command(
         _STAGES, "say where the blocks run; with TARGET=gcp or k8s, make that", "tsduel.places.provision",
-        groups=("run", "rented"), logged=True,
+        groups=("run", "rented"), logged=True, alone=True,
     ),
     "build": Command(
         _STAGES, "Ansible: install what is missing, and build tsduel-host, TSBS and the variants",
-        "tsduel.build.ansible", groups=("run", "view", "cache"), logged=True,
+        "tsduel.build.ansible", groups=("run", "view", "cache"), logged=True, alone=True,
     ),
     "run": Command(
         _STAGES, "tsduel-host: every block that has not been run yet", "tsduel.rounds.run",
-        groups=("run", "view", "cache"), logged=True,
+        groups=("run", "view", "cache"), logged=True, alone=True,
     ),
     "give-back": Command(
         _STAGES, "TARGET=gcp or k8s: destroy, once all blocks are at home (KEEP=1: not)", _ENDING,
         lambda m, run: m.main(run, _ENV, int(_ENV.get("TSDUEL_FAILED", 0)), forced=False),
-        groups=("run", "rented"), logged=True,
+        groups=("run", "rented"), logged=True, alone=True,
     ),
-    "tidy": Command(_STAGES, "raw files -> tidy/*.csv", "tsduel.tidy.tables", logged=True),
+    "tidy": Command(_STAGES, "raw files -> tidy/*.csv", "tsduel.tidy.tables", logged=True, alone=True),
     "compare": Command(
-        _STAGES, "tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt", "tsduel.stats.compare", logged=True
+        _STAGES, "tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt", "tsduel.stats.compare", logged=True,
+        alone=True,
     ),
     "keep": Command(
         _STAGES, "after AA=1: keep in results/aa what it says of this kind of machine, for later plans and reports",
-        "tsduel.stats.aa", lambda m, run: print(m.keep(run)), logged=True,
+        "tsduel.stats.aa", lambda m, run: print(m.keep(run)), logged=True, alone=True,
     ),
     "report": Command(
         _STAGES, "stats -> report.md, report.html and plots/, and the verdict table on the terminal",
-        "plots.report", _report, logged=True,
+        "plots.report", _report, logged=True, alone=True,
     ),
     "follow": Command(
         _WHILE, "watch a run from another terminal, wherever it runs; Ctrl-C leaves it alone",
@@ -147,7 +149,7 @@ COMMANDS = {
     ),
     "fetch": Command(
         _WHILE, "from another machine: bring home what is finished by now", _CONTROL,
-        lambda m, run: m.fetch(run), logged=True,
+        lambda m, run: m.fetch(run), logged=True, alone=True,
     ),
     "ssh": Command(
         _WHILE, "to another machine: log in where the blocks run", _CONTROL,
@@ -155,7 +157,7 @@ COMMANDS = {
     ),
     "destroy": Command(
         _RENTED, "TARGET=gcp or k8s: delete everything of this run, and see that nothing is left", _ENDING,
-        lambda m, run: m.main(run, _ENV, 0, forced=True), groups=("run", "rented"), logged=True,
+        lambda m, run: m.main(run, _ENV, 0, forced=True), groups=("run", "rented"), logged=True, alone=True,
     ),
     "reap": Command(
         _RENTED, "list what is past its deadline in GCP_PROJECT, or with TARGET=k8s in a namespace; YES=1 deletes it",
@@ -163,7 +165,7 @@ COMMANDS = {
     ),
     "comment": Command(
         _SHARE, "a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it",
-        "plots.comment", lambda m, run: print(m.main(run), end=""),
+        "plots.comment", lambda m, run: print(m.main(run), end=""), alone=True,
     ),
     "compare-runs": Command(
         _SHARE, 'RUNS="a b c" side by side, with the reason where they cannot be put into one table',
@@ -203,7 +205,8 @@ PARTS = {
         RESULTS,
     ),
     "history-of": Command(
-        "", "METRIC over the versions of a run", "plots.history", lambda m, run: m.main(run, _ENV), logged=True
+        "", "METRIC over the versions of a run", "plots.history", lambda m, run: m.main(run, _ENV), logged=True,
+        alone=True,
     ),
     "bisection-step": Command(
         "", "the words of the next run of a bisection", "tsduel.bisect.steps",

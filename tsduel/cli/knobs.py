@@ -35,6 +35,7 @@ KNOBS: Mapping[str, Knob] = {
     "PROFILE": Knob(_Q, "cpu,heap,block of databases, cpu,mem of Go benchmarks: where in the code the difference is"),
     "SET": Knob(_Q, 'any field of the experiment: SET="workload.scale=4000 queries.workers=4"'),
     "RUN": Knob("run", "go on with this run, or read it: a directory in results/, or latest"),
+    "KEPT": Knob("run", "1: go on with the adapters of the run, where this checkout has others by now"),
     "TSBS_SCALE": Knob(_T, "simulated hosts; these six are the knobs of VictoriaMetrics' own benchmarks/Makefile"),
     "TSBS_START": Knob(_T, "begin of the data, 2025-06-10T00:00:00Z"),
     "TSBS_END": Knob(_T, "end of the data"),

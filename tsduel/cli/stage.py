@@ -5,12 +5,12 @@ import os
 import re
 import sys
 import traceback
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from tsduel.cli.commands import COMMANDS, PARTS, RUN, Command
-from tsduel.core import codes, files, results, runlog
+from tsduel.core import codes, files, results, runlock, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 
@@ -49,7 +49,11 @@ def _execute(command: Command, name: str, run: str) -> int | None:
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a text stream has it
         return command.call(importlib.import_module(command.module), results.home())
     run_dir = results.run_directory(run, must_exist=not command.makes_run)
-    with runlog.recording(run_dir, name) if command.logged else nullcontext():
+    with ExitStack() as stack:
+        if command.logged:
+            stack.enter_context(runlog.recording(run_dir, name))
+        if command.alone:
+            stack.enter_context(runlock.holding(run_dir, name))
         return command.call(importlib.import_module(command.module), run_dir)
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tsduel.cli.home import words_to_knobs
-from tsduel.core import caches, children, results
+from tsduel.core import caches, children, results, runlock
 from tsduel.core.errors import UserError
 from tsduel.core.project import IS_INSTALLED, PROJECT
 
@@ -41,11 +41,15 @@ def compare(environment: Mapping[str, str]) -> int:
     looked = known.pop("TSDUEL_LOOKED", "")  # by make, before there was a .venv
     if not looked and (code := _stage("look", known)):
         return code
-    for stage in (*BEFORE, *MEASURED, *AFTER):
-        if stage == "keep" and known.get("AA") != "1":
-            continue
-        if code := _stage(stage, known):
-            return _stage("give-back", known | {"TSDUEL_FAILED": str(code)}) if stage in MEASURED else code
+    if code := _stage("plan", known):
+        return code
+    run_dir = results.run_directory(known["RUN"], must_exist=True)
+    with runlock.holding(run_dir, known.get("KIND") or "history") as lock:
+        for stage in (*BEFORE[1:], *MEASURED, *AFTER):
+            if stage == "keep" and known.get("AA") != "1":
+                continue
+            if code := _stage(stage, known, lock):
+                return _stage("give-back", known | {"TSDUEL_FAILED": str(code)}, lock) if stage in MEASURED else code
     return 0
 
 
@@ -58,14 +62,18 @@ def new_run(environment: Mapping[str, str], command: str) -> str:
 def bisect() -> int:
     """Make one run after the other until the first bad revision is known; then say what was found."""
     known = {**os.environ, "RUN": os.environ.get("RUN") or new_run({}, "bisect")}
-    while step := _output("tsduel", "bisection-step", environment=known):
-        kind, *words = step.splitlines()
-        # A step has its own knobs.
-        code = compare(os.environ | words_to_knobs(words) | {"KIND": kind})
-        if code == INTERRUPTED:
-            return code  # an interrupted step is not a bad revision
-        known["STEP_CODE"] = str(code)
-    return _stage("bisection", known)
+    directory = results.home() / "bisect" / known["RUN"]
+    # The first step makes the directory, and fails if another command does.
+    step = "" if directory.is_dir() else _output("tsduel", "bisection-step", environment=known)
+    with runlock.holding(directory, "bisect"):
+        while step := step or _output("tsduel", "bisection-step", environment=known):
+            kind, *words = step.splitlines()
+            # A step has its own knobs.
+            code = compare(os.environ | words_to_knobs(words) | {"KIND": kind})
+            if code == INTERRUPTED:
+                return code  # an interrupted step is not a bad revision
+            known["STEP_CODE"], step = str(code), ""
+        return _stage("bisection", known)
 
 
 def calibrate() -> int:
@@ -115,8 +123,12 @@ def uninstall() -> int:
     return children.call([sys.executable, "-m", "tsduel.places.uninstall"], os.environ)
 
 
-def _stage(name: str, environment: Mapping[str, str]) -> int:
-    return children.call([sys.executable, "-m", "tsduel", name], environment)
+def _stage(name: str, environment: Mapping[str, str], lock: int | None = None) -> int:
+    """Run a stage; ``lock``: that of its run, if we hold it."""
+    command = [sys.executable, "-m", "tsduel", name]
+    if lock is None:
+        return children.call(command, environment)
+    return children.call(command, runlock.passed_on(lock, environment), keep=(lock,))
 
 
 def _output(module: str, *words: str, environment: Mapping[str, str] = os.environ) -> str:

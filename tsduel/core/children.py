@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,17 +13,18 @@ def call(
     command: Sequence[str | Path],
     environment: Mapping[str, str] | None = None,
     take: Callable[[str], object] | None = None,
+    keep: Collection[int] = (),
 ) -> int:
     """Run a program to its end and return its exit code, 128 + N if signal N has ended it.
 
-    ``take``: called with each line of its output; without it the output is ours.
+    ``take``: called with each line of its output; without it the output is ours. ``keep``: descriptors that it gets.
     """
     streams = (
         {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"} if take else {}
     )
     words = [str(word) for word in command]
     # A terminal sends Ctrl-C to the child as well.
-    with subprocess.Popen(words, env=environment, **streams) as child, _forwarded_to(child):  # type: ignore[call-overload]
+    with subprocess.Popen(words, env=environment, pass_fds=keep, **streams) as child, _forwarded_to(child):  # type: ignore[call-overload]
         if take:
             for line in child.stdout:
                 take(line.rstrip("\n"))

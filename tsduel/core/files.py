@@ -4,6 +4,7 @@ import errno
 import gzip
 import json
 import os
+import secrets
 import shutil
 import zlib
 from collections.abc import Iterator
@@ -32,14 +33,23 @@ def private_directory(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
+def partial_of(path: Path) -> Path:
+    """Return a name beside it that nobody else has; `tsduel.core.runlock` removes those that a kill leaves in a run."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+
+
 def write(path: Path, content: str | bytes) -> None:
     """Write a file that gets its name only when all its bytes are on the disk."""
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("wb") as stream:
-        stream.write(content if isinstance(content, bytes) else content.encode())
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)
+    partial = partial_of(path)
+    try:
+        with partial.open("wb") as stream:
+            stream.write(content if isinstance(content, bytes) else content.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     sync_names(path.parent)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tsduel
-from tsduel.core import caches, defaults, files, tables
+from tsduel.core import caches, defaults, files, runlock, tables
 from tsduel.core.errors import UserError
 from tsduel.core.place import GCP_SWEPT, GcpPlace, K8sPlace, LocalPlace, SshPlace
 from tsduel.core.plan import Asked, Component, Own, Plan, Variant
@@ -21,6 +21,7 @@ from tsduel.core.wording import number_of
 from tsduel.places import directories, lock, place
 from tsduel.places.gcp import rent, terraform
 from tsduel.places.k8s import offer
+from tsduel.places.ssh import pack
 from tsduel.plan import cells as swept
 from tsduel.plan import order, sources, topology
 from tsduel.question import knobs
@@ -38,7 +39,8 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     given = knobs.given(environment)
     cache = caches.directory(environment)
     if (run_dir / Plan.FILE).exists():
-        plan = _keep(run_dir, environment, given)
+        with runlock.holding(run_dir, "plan"):
+            plan = _keep(run_dir, environment, given)
     else:
         where = place.asked(given)
         # `make KIND` runs all stages: do not begin a run that could not go on.
@@ -55,7 +57,8 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
             environment=environment,
             asked_for=read.source,
         )
-        write(run_dir, plan, cache=cache)
+        with runlock.claimed(run_dir, "plan", Plan.FILE):
+            write(run_dir, plan, cache=cache)
         if not (run_dir.parent / "latest").exists():
             point_latest(run_dir)
     _print(run_dir, plan, cache)
@@ -73,6 +76,8 @@ def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
             "start a new run (the same command without RUN=), since a run that gains blocks until the answer "
             "pleases finds differences that are not there"
         )
+    # Before any stage that gives a rented machine back when it fails.
+    pack.refuse_other_adapters(run_dir)
     if isinstance(plan.place, GcpPlace):
         rent.offer_again(run_dir, plan.place, environment)
     return plan

@@ -13,7 +13,6 @@ from pathlib import Path
 from tsduel.core import files, rundir, runlog
 from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
-from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import FETCHED, Link, is_home, note_home
 from tsduel.rounds.attend import KILLED, PATIENCE_S, Attendant
 from tsduel.rounds.view import show
@@ -46,8 +45,7 @@ def main(run_dir: Path) -> int:
         return view
 
     try:
-        with stream.attending(run_dir):
-            return Fleet(run_dir, links, view_of).attend()
+        return Fleet(run_dir, links, view_of).attend()
     except KeyboardInterrupt:
         board.close()
         where = f"{len(links)} machines" if len(links) > 1 else next(iter(links.values())).host.name

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tsduel.core import rundir
+from tsduel.core import rundir, runlock
 from tsduel.core.errors import UserError
 from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import Link, is_home
@@ -90,8 +90,8 @@ class Follower:
         """Show the events of a run elsewhere: from home while they are copied there, else over SSH."""
         pause = 1.0
         while not self.view.state.over:
-            if is_home(self.run_dir) or stream.is_attended(self.run_dir):
-                self.at_home(lambda: stream.is_attended(self.run_dir))
+            if is_home(self.run_dir) or runlock.is_attended(self.run_dir):
+                self.at_home(lambda: runlock.is_attended(self.run_dir))
                 if is_home(self.run_dir):
                     return
                 continue

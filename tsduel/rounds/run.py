@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from tsduel.core import rundir, runlog
-from tsduel.core.project import PROJECT
+from tsduel.places.ssh import pack
 from tsduel.rounds import elsewhere
 from tsduel.rounds.runstate import agent
 from tsduel.rounds.view import show
@@ -28,11 +28,12 @@ def main(run_dir: Path) -> int:
     plan = rundir.open_run(run_dir).plan
     if not plan.is_local:
         return elsewhere.main(run_dir)
+    pack.keep_adapters(run_dir)
     return _watch([str(agent(run_dir)), "run", str(run_dir), plan.hosts[0]], run_dir)
 
 
 def _watch(command: list[str], run_dir: Path) -> int:
-    environment = os.environ | {"TSDUEL_DIE_WITH_PARENT": "1", "TSDUEL_PROJECT": str(PROJECT), "TSDUEL_SCREEN": "1"}
+    environment = os.environ | {"TSDUEL_DIE_WITH_PARENT": "1", "TSDUEL_SCREEN": "1"}
     # A file is never full, unlike a pipe, and stays after our end. run.log has all of it, too.
     with tempfile.TemporaryFile("a+b") as output:
         for number in ENDING:

@@ -141,7 +141,7 @@ class Link:
         # With which a pod that takes another's place is compared.
         facts = [f"raw/{self.name}.json"] if self.host.through else []
         block = f"raw/{self.name}/{name}"
-        with self._unpacked([*facts, f"{block}/"], self.raw / f"{name}.partial") as arrived:
+        with self._unpacked([*facts, f"{block}/"], self.apart / name) as arrived:
             if not (arrived / block / "block.json").is_file():
                 raise UserError(f"{self.host.name}: no block {name} came of it, though it is finished there")
             shutil.rmtree(self.raw / name, ignore_errors=True)
@@ -158,7 +158,7 @@ class Link:
 
         Unless ``again``, a file that is here already stays.
         """
-        with self._unpacked(list(names), self.apart / "fetched.partial") as arrived:
+        with self._unpacked(list(names), self.apart / "fetched") as arrived:
             for path in sorted(arrived.rglob("*")):
                 target = into / path.relative_to(arrived)
                 if path.is_file() and (again or not target.exists()):
@@ -184,10 +184,17 @@ class Link:
             )
 
     @contextmanager
-    def _unpacked(self, names: list[str], arrived: Path) -> Iterator[Path]:
-        """Have these files and directories in a directory of their own for a while; nothing else comes home."""
-        shutil.rmtree(arrived, ignore_errors=True)
+    def _unpacked(self, names: list[str], where: Path) -> Iterator[Path]:
+        """Have these files and directories in a directory for a while, whose name nobody else has; no others come."""
+        arrived = files.partial_of(where)
         arrived.mkdir(parents=True)
+        try:
+            self._unpack(names, arrived)
+            yield arrived
+        finally:
+            shutil.rmtree(arrived)
+
+    def _unpack(self, names: list[str], arrived: Path) -> None:
         # tar is enough, since a finished block never changes.
         command, broken = self.host.command("tar", "-C", self.there, "-cf", "-", "--", *names), ""
         with self.host.heard(), untrusted.started(command) as (process, ended):
@@ -203,8 +210,6 @@ class Link:
             raise UserError(f"{self.host.name}: {', '.join(names)} could not be read there: {errors.strip()}")
         if broken:
             raise NoConnectionError(f"{self.host.name}: what came of {', '.join(names)} was cut short ({broken})")
-        yield arrived
-        shutil.rmtree(arrived)
 
     def missing(self) -> list[str]:
         """Return the files of this host below raw/ there whose content is different or missing here."""

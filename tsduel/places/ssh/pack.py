@@ -1,4 +1,7 @@
-"""Packs what goes to the other machine: the program and scripts, the plan, sources and data that only exist here."""
+"""Packs what goes to the other machine: the program and scripts, the plan, sources and data that only exist here.
+
+The adapters are copied into the run first, wherever its blocks run: no later change of this checkout reaches them.
+"""
 
 import gzip
 import io
@@ -10,17 +13,20 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tsduel.core import caches
+from tsduel.core import caches, files
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
 from tsduel.core.rundir import open_run
 
+ADAPTERS = ("scripts/lib", "scripts/targets")
+KEPT = "project"
 PARTS = ("scripts", "host", "ansible/build.py", "ansible/roles", "requirements-go.lock")
 
 
 def main(run_dir: Path, *, sources: bool = True) -> None:
     """Write host/project.tar.gz (the same bytes for the same files), host/data/KEY, and host/sources/BUILD_KEY."""
+    keep_adapters(run_dir)
     _write_archive(run_dir)
     _bring_data(run_dir)
     brought = run_dir / "host" / "sources"
@@ -30,6 +36,44 @@ def main(run_dir: Path, *, sources: bool = True) -> None:
             target = brought / component.build_key
             if not target.exists():
                 _bring(variant.name, component, target)
+
+
+def keep_adapters(run_dir: Path) -> None:
+    """Copy this checkout's adapters into the run, unless it may have blocks: then it goes on with its own."""
+    kept = run_dir / KEPT
+    refuse_other_adapters(run_dir)
+    if kept.exists() and _has_begun(run_dir):
+        return
+    partial = files.partial_of(kept)
+    for part in ADAPTERS:
+        shutil.copytree(PROJECT / part, partial / part)
+    shutil.rmtree(kept, ignore_errors=True)
+    partial.rename(kept)
+
+
+def refuse_other_adapters(run_dir: Path) -> None:
+    """Raise a UserError if a run that has begun would go on with other adapters than its own, unless KEPT=1."""
+    if not (run_dir / KEPT).exists() or not _has_begun(run_dir):
+        return
+    before, now = _adapters(run_dir / KEPT), _adapters(PROJECT)
+    other = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    if other and os.environ.get("KEPT", "").strip() != "1":
+        kind = open_run(run_dir).plan.kind
+        raise UserError(
+            f"{run_dir}: this checkout has other adapters ({', '.join(other[:3])}) than the run's blocks: new blocks "
+            f"could not be compared with them. To go on with those of the run: make {kind} RUN={run_dir.name} KEPT=1. "
+            "To start anew with these: the same command without RUN="
+        )
+
+
+def _has_begun(run_dir: Path) -> bool:
+    """Return whether there may be blocks; on another machine some may be finished that are not here yet."""
+    return not open_run(run_dir).plan.is_local or any(run_dir.glob("raw/*/[0-9]*/block.json"))
+
+
+def _adapters(root: Path) -> dict[str, bytes]:
+    paths = (path for part in ADAPTERS for path in (root / part).rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
 def _bring_data(run_dir: Path) -> None:
@@ -48,12 +92,14 @@ def _bring_data(run_dir: Path) -> None:
                 raise UserError(f"{error.filename}: the data are no longer in the cache: start a new run") from None
 
 
-def _files() -> Iterator[tuple[Path, str]]:
-    for part in PARTS:
-        root = PROJECT / part
-        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            if path.is_file() and "__pycache__" not in path.parts:
-                yield path, f"project/{path.relative_to(PROJECT)}"
+def _files(run_dir: Path) -> Iterator[tuple[Path, str]]:
+    for top, parts in ((PROJECT, PARTS), (run_dir / KEPT, ADAPTERS)):
+        for root in (top / part for part in parts):
+            for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+                name = str(path.relative_to(top))
+                ours = top == PROJECT and name.startswith(tuple(f"{part}/" for part in ADAPTERS))
+                if path.is_file() and "__pycache__" not in path.parts and not ours:
+                    yield path, f"project/{name}"
 
 
 def _write_archive(run_dir: Path) -> None:
@@ -65,7 +111,7 @@ def _write_archive(run_dir: Path) -> None:
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for path, name in [*_files(), *planned]:
+        for path, name in [*_files(run_dir), *planned]:
             # Without owner and time, so that equal files give equal bytes.
             entry = tarfile.TarInfo(name)
             entry.size = path.stat().st_size
@@ -78,7 +124,7 @@ def _write_archive(run_dir: Path) -> None:
 
 
 def _bring(variant: str, component: Component, target: Path) -> None:
-    partial = target.with_suffix(".partial")
+    partial = files.partial_of(target)
     if component.source == "binary":
         shutil.copyfile(component.path, partial)
     elif component.source == "path":

@@ -1,20 +1,14 @@
 """Reads the events of a run on another machine as they come, with pauses in which the caller can do other work."""
 
-import fcntl
 import os
 import selectors
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
-from tsduel.core.errors import UserError
 from tsduel.places.ssh import untrusted
 from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import NO_CONNECTION
 
 CHUNK = 1 << 16
-TRIES = 4
 # An event has a few hundred bytes.
 MOST_LINE = 1 << 20
 
@@ -50,40 +44,3 @@ def _lines(stream: int, pause_s: Callable[[], float]) -> Iterator[bytes | None]:
                 raise untrusted.LieError(f"an event has more than {MOST_LINE >> 20} MiB")
             yield from (line + b"\n" for line in whole)
             yield None
-
-
-@contextmanager
-def attending(run_dir: Path) -> Iterator[None]:
-    """Be the only process that copies this run's events home; a UserError if another one does."""
-    path = _lock(run_dir)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as stream:
-        # `is_attended` holds the lock for a moment.
-        for attempt in range(TRIES):
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.1 * attempt)
-        else:
-            raise UserError(
-                f"{run_dir.name} is attended already, in another terminal; to watch it here, too: "
-                f"make follow RUN={run_dir.name}"
-            )
-        yield
-
-
-def is_attended(run_dir: Path) -> bool:
-    """Return whether a process copies this run's events home now."""
-    try:
-        with _lock(run_dir).open() as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
-
-
-def _lock(run_dir: Path) -> Path:
-    return run_dir / "host" / "attended.lock"
