@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tsduel.core import hidden, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
@@ -62,6 +63,7 @@ def go_version(go_minimum: str, toolchain: str = "local") -> str:
 
 def absolute_location(location: str) -> str:
     """Return an absolute path for a path, and a URL (or user@host:path) unchanged."""
+    location = hidden.repository(location)
     if "://" in location or re.match(r"[^/]+@[^/]+:", location):
         return location
     return str(Path(location).expanduser().absolute())
@@ -121,7 +123,7 @@ def _rev_parse(directory: str, ref: str) -> str:
 
 
 def _remote_revision(repo: str, ref: str, variant: str) -> str:
-    done = run(["git", "ls-remote", "--", repo])
+    done = run(["git", *secret_store.login(os.environ, repo), "ls-remote", "--", repo])
     if done.returncode != 0:
         reason = last_line(done.stderr)
         raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")
