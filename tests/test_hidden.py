@@ -13,7 +13,7 @@ from tsduel.core import hidden, secret_store
 from tsduel.core.errors import UserError
 from tsduel.question import knobs, read
 
-SECRET = "s3cr3t-Va|ue"
+SECRET = "s3cr3t-Va|ue"  # noqa: S105 - planted
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,8 @@ def test_a_flag_that_carries_a_secret_is_shown_as_a_hash(flags):
     "flags",
     [
         ["-search.disableCache"], ["-search.maxTagKeys=64"], ["-auth=true"], ["-retentionPeriod=100y", "-x=a:b@c"],
-        ["-x.url=http://host:8428/a@b"], ["-x.url=http://[::1]:8428/a@b"], ["-token", "-other"], ["-x=https://host/?a=b@c"],
+        ["-x.url=http://host:8428/a@b"], ["-x.url=http://[::1]:8428/a@b"], ["-token", "-other"],
+        ["-x=https://host/?a=b@c"],
     ],
 )  # fmt: skip
 def test_other_flags_are_shown(flags):
@@ -85,7 +86,7 @@ def test_knobs_lose_what_nobody_else_may_read():
     url = f"https://me:{SECRET}@host/db.git"
     given = knobs.given({
         "BASELINE": f"git:{url}@v1", "VERSIONS": f"v1 git:https://{SECRET}@h:8443/x@main git:ssh://git@h/x@v2",
-        "SET": f"design.blocks=3 'variants.baseline.env.PASSWORD={SECRET} x' variants.candidate.flags=[-token,{SECRET}]",
+        "SET": f"design.blocks=3 'variants.baseline.env.PASSWORD={SECRET} x' variants.candidate.flags=[-key,{SECRET}]",
     })  # fmt: skip
     assert SECRET not in str(given)
     assert given["BASELINE"] == "git:https://host/db.git@v1"

@@ -59,7 +59,7 @@ class PrivateRepository(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_POST = do_GET
+    do_POST = do_GET  # noqa: N815 - its caller's name
 
 
 @pytest.fixture
@@ -176,7 +176,9 @@ def test_no_file_of_a_run_has_a_secret_of_the_user(typed, private, tmp_path):
         typed.stage(name)
     assert typed.leaks() == []
     logs = [path.read_text() for path in typed.run_dir.glob("raw/host1/*/candidate/*.log")]
-    assert [log for log in logs if "-httpAuth.password=hidden-" not in log or '"FAKE_PASSWORD": "hidden-' not in log] == []
+    assert [
+        log for log in logs if "-httpAuth.password=hidden-" not in log or '"FAKE_PASSWORD": "hidden-' not in log
+    ] == []
     assert logs
     assert any(f"-httpAuth.password={IN_FLAG}" in words and IN_URL in words for words in typed.arguments)
     assert "hidden-" in (typed.run_dir / "report.md").read_text()

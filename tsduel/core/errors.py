@@ -1,6 +1,5 @@
 """The only error that users see: a sentence with what happened, where, and what to do."""
 
-
 from tsduel.core import hidden
 
 

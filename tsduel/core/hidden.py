@@ -23,7 +23,8 @@ _SSH_PASSWORD = re.compile(r"(\w://[^/\s:@]*):[^/\s]*@")
 _FLAG = re.compile(r"(--?[^=\s]+)=(.*)", re.DOTALL)
 # `password: x y` as a line of a file, and `token=x` within one, or behind the ? of a URL.
 _LINE = re.compile(
-    r"""^(?P<head>[ \t-]*(?P<name>[\w.-]+)[ \t]*[:=][ \t]*)(?P<value>[^\s"'\[\]{}|>&*#][^\n]*?)(?=[ \t]*(?:[ \t]#[^\n]*)?$)""",
+    r"""^(?P<head>[ \t-]*(?P<name>[\w.-]+)[ \t]*[:=][ \t]*)"""
+    r"""(?P<value>[^\s"'\[\]{}|>&*#][^\n]*?)(?=[ \t]*(?:[ \t]#[^\n]*)?$)""",
     re.MULTILINE,
 )
 _WITHIN = re.compile(
@@ -120,13 +121,11 @@ def _hidden(part: Any, name: str, *, free: bool, templates: bool = False) -> Any
         return {k: hide(v, str(k) if free else _own(str(k)), free=free or _is_free(str(k))) for k, v in part.items()}
     if isinstance(part, list):
         return [hide(each, _flag_of(part, at) or name, free=free) for at, each in enumerate(part)]
-    if isinstance(part, str) and name == "repo":
-        return repository(part)
-    if not free or isinstance(part, bool) or (templates and isinstance(part, str) and "{{" in part):
-        return part
     if not isinstance(part, str):
-        value(name, str(part))  # a sentence may refuse it
+        value(name, str(part) * free)  # a sentence may refuse it
         return part
+    if not free or (templates and "{{" in part):
+        return repository(part) if name == "repo" else part
     if flag := _FLAG.fullmatch(part):
         return f"{flag[1]}={hide(flag[2], flag[1], free=True)}"
     # Also what is hidden as a whole has secrets by which a log may be searched.

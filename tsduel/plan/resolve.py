@@ -1,6 +1,5 @@
 """The first stage: the plan, with all values of an experiment and the order of all blocks."""
 
-import csv
 import io
 import json
 import os
@@ -243,7 +242,7 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     directory = run_dir / "plan"
     directory.mkdir(parents=True, exist_ok=True)
     table = io.StringIO()
-    writer = csv.writer(table, delimiter="\t", lineterminator="\n")
+    writer = tables.Writer(table, delimiter="\t")
     writer.writerow(tables.BLOCKS_TSV)
     names = [variant.name for variant in plan.variants]
     cells = {cell.name: plan.at(cell.name).query_types for cell in plan.cells}

@@ -70,10 +70,10 @@ def absolute_location(location: str) -> str:
 
 
 def _check_ref(ref: str, variant: str) -> None:
-    if not ref or ref.startswith("-") or any(c.isspace() or not c.isprintable() for c in ref):
+    if not ref or ref.startswith(("-", "=", "+", "@")) or any(c.isspace() or not c.isprintable() for c in ref):
         raise UserError(
             f"variant {variant}: ref {ref!r} is no name of a revision; give a tag, a branch or a commit, "
-            "which never begins with '-' or has spaces"
+            "which never begins with - = + @ or has spaces"
         )
 
 

@@ -115,7 +115,8 @@ def one(run_dir: Path, name: str) -> None:
 
 def _secrets(plan: Plan) -> IO[bytes]:
     """Return an archive of the secret values of a plan, in a file without a name."""
-    packed, home = tempfile.TemporaryFile("w+b"), caches.directory(os.environ) / secret_store.HOME
+    home = caches.directory(os.environ) / secret_store.HOME
+    packed = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - the caller closes it
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name in secret_store.needed(os.environ, plan):
             archive.add(home / name, f"cache/{secret_store.HOME}/{name}")
