@@ -56,8 +56,8 @@ NUMBERS = {
     *("period", "operations", "hosts", "own", "total", "life"),
 }
 
-_EXECUTED = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""With these a formula begins, which a spreadsheet executes when it opens a table."""
+_EXECUTED = ("=", "+", "-", "@")
+"""With these a formula begins, also behind blanks; a spreadsheet executes it when it opens a table."""
 
 
 def cell(value: Any) -> Any:
@@ -65,7 +65,10 @@ def cell(value: Any) -> Any:
 
     Names of ours never begin so: they are refused when they are read in. What measured programs say may.
     """
-    if not isinstance(value, str) or not value.startswith(_EXECUTED):
+    if not isinstance(value, str):
+        return value
+    value = value.replace("\r", " ")  # it would begin a row, and Python's csv does not quote it
+    if not value.lstrip().startswith(_EXECUTED):
         return value
     try:
         float(value)
