@@ -16,7 +16,7 @@ from tsduel.bisect.bisection import HOME, IN_TURN, OWN, Bisection
 from tsduel.bisect.posterior import Answer, Posterior
 from tsduel.bisect.revisions import named
 from tsduel.bisect.steps import Known
-from tsduel.core import files
+from tsduel.core import files, tables
 from tsduel.core.errors import UserError
 from tsduel.core.wording import number_of
 from tsduel.stats.estimate import percent
@@ -38,7 +38,7 @@ def main(environment: Mapping[str, str], results: Path) -> str:
     steps.refuse_ends(bisection, known)
     belief = steps.think(bisection, known)
     table = revisions(bisection, known, belief)
-    table.to_csv(directory / "revisions.csv", index=False, lineterminator="\n")
+    files.write(directory / "revisions.csv", tables.csv_of(table))
     what = bisection.followed
     limit, unit = (known.limit, known.unit) if known.native else (what.threshold_pct, "%")
     # The line of the threshold is on the side where BAD is.

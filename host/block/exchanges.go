@@ -111,6 +111,10 @@ func (a *asking) keep() error {
 	}
 	a.record.Types = append(a.record.Types, kept)
 	if result.First != nil {
+		result.First.What = a.Hidden.Mask(result.First.What)
+		for i, body := range result.First.Bodies {
+			result.First.Bodies[i] = a.Hidden.Mask(body)
+		}
 		result.First.QueryType = a.queryType
 		a.differences = append(a.differences, *result.First)
 	}

@@ -176,7 +176,7 @@ func (f *frame) blame(v *variant, err error) error {
 	}
 	v.failed = true
 	f.block.Fail(record.Failure{Variant: v.Name, Part: v.part, Phase: v.phase, QueryType: v.queryType,
-		Message: broken.message})
+		Message: f.Hidden.Mask(broken.message)})
 	return v.close(true)
 }
 

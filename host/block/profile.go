@@ -51,6 +51,7 @@ func Profile(ctx context.Context, spec record.Spec) error {
 	spec.Plan, spec.Dir = &plan, final+".partial"
 	// The block has its own log; the run's events show it as one phase.
 	spec.Events = record.NewEvents(spec.Dir, filepath.Join(spec.Dir, "raw"), true)
+	spec.Events.Hide(spec.Hidden)
 	spec.Row = record.BlockRow{Host: spec.Host.Host, Kind: "profile"}
 	for _, v := range plan.Variants {
 		spec.Row.Order = append(spec.Row.Order, v.Name)
@@ -78,7 +79,9 @@ func Profile(ctx context.Context, spec record.Spec) error {
 		return err
 	}
 	kept, err := p.keep(&plan, spec.Dir, b)
-	for _, e := range kept {
+	for i := range kept {
+		e := &kept[i]
+		e.Why = spec.Hidden.Mask(e.Why)
 		if e.Why != "" {
 			events.Emit("note", record.Fields{"variant": e.Variant, "message": fmt.Sprintf(
 				"there is no %s profile of its %s (%s): %s", e.Kind, e.Work, e.Role, e.Why)})

@@ -38,6 +38,7 @@ type server struct {
 	ports                    map[string]int // its further ports, by name
 	on                       machine.Machine
 	process                  *machine.Process
+	hidden                   *record.Hidden
 }
 
 // verb is one call of a database's adapter: scripts/targets/DB/NAME, or that of the database whose adapter it takes.
@@ -116,7 +117,8 @@ func (s *server) ask(ctx context.Context, patience time.Duration, name string, e
 func (s *server) start(ctx context.Context, logPrefix string, cpus []int) (err error) {
 	v := s.variant
 	s.log = filepath.Join(v.dir, logPrefix+s.role+".log")
-	if s.remoteLog = s.log; s.host != "" {
+	// A log with secrets lies in the cache, and comes into the run without them.
+	if s.remoteLog = s.log; s.host != "" || s.hidden != nil {
 		s.remoteLog = filepath.Join(v.dataDir("logs", v.Name), filepath.Base(s.log))
 	}
 	if s.port, err = v.freePort(v.seat, s.on); err != nil {
@@ -200,6 +202,9 @@ func (s *server) counters(ctx context.Context) (text []byte, err error) {
 		answer, failed := s.ask(ctx, scrape.Timeout, "metrics")
 		text, err = []byte(answer), failed
 	}
+	if s.hidden != nil { // a server may show its flags there
+		text = []byte(s.hidden.Mask(string(text)))
+	}
 	return scrape.OfRole(s.role, text), err
 }
 
@@ -217,7 +222,9 @@ func (s *server) listener() (pid int, err error) {
 	return 0, nil
 }
 
-func (s *server) bringLog() error { return bring(s.on, s.remoteLog, s.log) }
+func (s *server) bringLog() error {
+	return errors.Join(bring(s.on, s.remoteLog, s.log), s.hidden.MaskFile(s.log))
+}
 
 // quietLog checks that the log has no line that the target calls trouble.
 func (s *server) quietLog() error {

@@ -287,7 +287,7 @@ func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error)
 			answers.Same += side.Compared - side.Differences
 			answers.Empty += side.Empty
 			if answers.What == "" && result.First != nil {
-				answers.What = queryType + ": " + result.First.What
+				answers.What = queryType + ": " + u.Hidden.Mask(result.First.What)
 			}
 			answers.What = cmp.Or(answers.What, result.Stopped)
 		}

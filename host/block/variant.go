@@ -49,7 +49,8 @@ func (v *variant) begin(part, phase, queryType string) *span {
 // server is a component that does not run yet, on its machine.
 func (v *variant) server(c record.Component) *server {
 	build := v.Builds.Variants[v.Name]
-	s := &server{variant: v, component: c, role: c.Role, program: build.Binary, ports: map[string]int{}}
+	s := &server{variant: v, component: c, role: c.Role, program: build.Binary, ports: map[string]int{},
+		hidden: v.Hidden}
 	for _, built := range build.Components {
 		if built.Role == c.Role {
 			s.program = built.Binary

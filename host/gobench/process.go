@@ -64,7 +64,10 @@ func open(spec *record.Spec, name, dir string) (s *side, err error) {
 // placesDir is the directory of the program that runs, the same for all variants: processes run one by one.
 func placesDir(spec *record.Spec) string { return filepath.Join(spec.Scratch, "places") }
 
-func (s *side) close() error { return errors.Join(s.stdout.Close(), s.stderr.Close(), s.index.Close()) }
+func (s *side) close() error {
+	return errors.Join(s.stdout.Close(), s.stderr.Close(), s.index.Close(),
+		s.spec.Hidden.MaskFile(s.stdout.Name()), s.spec.Hidden.MaskFile(s.stderr.Name()))
+}
 
 func cpus(plan *record.Plan) int {
 	if plan.GoBench.CPU != nil {

@@ -106,7 +106,8 @@ func (b *block) failing(variant, phase, row string, err error) error {
 		return err
 	}
 	b.out[variant] = true
-	b.Fail(record.Failure{Variant: variant, Part: record.Bench, Phase: phase, QueryType: row, Message: string(own)})
+	b.Fail(record.Failure{Variant: variant, Part: record.Bench, Phase: phase, QueryType: row,
+		Message: b.Hidden.Mask(string(own))})
 	return nil
 }
 

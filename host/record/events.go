@@ -30,6 +30,7 @@ const (
 type Events struct {
 	runDir, raw  string
 	quiet        bool
+	hidden       *Hidden
 	mutex        sync.Mutex
 	lastProgress atomic.Int64 // ns since the epoch
 }
@@ -39,13 +40,21 @@ func NewEvents(runDir, raw string, quiet bool) *Events {
 	return &Events{runDir: runDir, raw: raw, quiet: quiet}
 }
 
+// Hide has the events written without secret values from now on.
+func (e *Events) Hide(secrets *Hidden) { e.hidden = secrets }
+
 func RawDir(runDir, host string) string { return filepath.Join(runDir, "raw", host) }
 
 // Emit writes an event with its plain line, if it has one.
 func (e *Events) Emit(name string, fields Fields) {
 	now, event := time.Now(), maps.Clone(fields)
 	for key, value := range event {
-		if s, ok := value.(string); ok && len(s) > longestField {
+		s, ok := value.(string)
+		if ok && key == "message" {
+			s = e.hidden.Mask(s)
+			event[key] = s
+		}
+		if ok && len(s) > longestField {
 			event[key] = strings.ToValidUTF8(s[:longestField], "")
 		}
 	}
@@ -100,12 +109,14 @@ func (e *Events) Note(block int, variant, queryType, message string) {
 
 // Log writes a line of run.log, which all stages of a run share. Levels: INFO, WARNING, ERROR.
 func (e *Events) Log(level, text string) {
-	line := fmt.Sprintf("%s %-7s tsduel-host: %s\n", time.Now().UTC().Format(time.RFC3339), level, printable(text))
+	line := fmt.Sprintf("%s %-7s tsduel-host: %s\n", time.Now().UTC().Format(time.RFC3339), level,
+		printable(e.hidden.Mask(text)))
 	e.appendTo(filepath.Join(e.runDir, "run.log"), []byte(line))
 }
 
 // Complain says why a run ends, on stderr and in run.log.
 func (e *Events) Complain(sentence string) {
+	sentence = e.hidden.Mask(sentence)
 	e.Log("ERROR", sentence)
 	fmt.Fprintf(os.Stderr, "tsduel: %s\n", sentence)
 }

@@ -34,7 +34,8 @@ type Spec struct {
 	Builds      *Builds
 	Events      *Events
 	Host        Facts
-	Lent        *Lent // nil if all components are on this host
+	Lent        *Lent   // nil if all components are on this host
+	Hidden      *Hidden // nil if the plan has no secret values
 }
 
 // Lent is RUN/lent.json: how a driver reaches the hosts that run components. Only the user may read it.

@@ -90,6 +90,10 @@ func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kin
 	if d.Cache, err = filepath.Abs(cache); err != nil {
 		return err
 	}
+	if d.Hidden, err = d.Plan.Reveal(d.Cache); err != nil {
+		return err
+	}
+	d.Events.Hide(d.Hidden)
 	d.Scratch = filepath.Join(d.Cache, "scratch")
 	if err := os.MkdirAll(d.Raw, 0o755); err != nil {
 		return err

@@ -4,7 +4,6 @@ Otava reads a time column, attributes, and columns of numbers (`nan` for none). 
 the same columns, so that one file can hold the lines of several runs (docs/operating.md).
 """
 
-import csv
 import io
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 
 from plots.exports.trackers import figures, series, tracked
 from plots.source import Source
+from tsduel.core import tables
 from tsduel.core.metrics import ALL, GEOMEAN
 
 ATTRIBUTES = ("run", "commit", "version", "baseline")
@@ -43,7 +43,7 @@ def _csv(source: Source, candidate: str, values: dict[str, float]) -> str:
     about = (source.run.path.name, source.revision(candidate), source.labels[candidate], source.labels[source.baseline])
     columns = _columns(source, candidate)
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
+    table = tables.Writer(text)
     table.writerow(["time", *ATTRIBUTES, *columns])
     table.writerow([began.strftime("%Y-%m-%dT%H:%M:%SZ"), *about, *(values.get(name, "nan") for name in columns)])
     return text.getvalue()

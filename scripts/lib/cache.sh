@@ -11,6 +11,7 @@ readonly CACHE_PARTS=("go=Go's modules and build cache" "toolchain=Go itself" "t
   "variants=binaries of the variants" "agent=our own program" "src=git clones" "workload=data and query files"
   "scratch=unpacked data, and the databases' files while a block runs" "bin=OpenTofu and benchstat"
   "terraform=Terraform's providers" "ansible=Ansible's own files" "matplotlib=fonts of the pictures"
+  "secrets=values that plans only name, and logins of repositories"
   "barehost=the machine of the tests" "provider=the provider of the tests"
   "k8s=the Kubernetes of the tests" "bench=what make bench measures")
 # CACHE_PACKAGES lists the Debian packages that ensure-packages installed; only `make uninstall` removes the list.

@@ -1,6 +1,7 @@
 """results/bisect/NAME/bisect.json: the question of a bisection, its revisions from GOOD to BAD, and its steps."""
 
 import contextlib
+import os
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 
 from tsduel.bisect.metric import Followed, followed
 from tsduel.bisect.revisions import Line, Revision, named
-from tsduel.core import files
+from tsduel.core import files, hidden, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.sections import Part
 from tsduel.core.wording import allowed
@@ -84,7 +85,9 @@ class Bisection(Part):
     def write(self, directory: Path) -> None:
         """Write bisect.json."""
         files.private_directory(directory)
-        files.write(directory / self.FILE, self.model_dump_json(indent=1) + "\n")
+        text = self.model_dump_json(indent=1) + "\n"
+        secret_store.keep(os.environ, text)
+        files.write(directory / self.FILE, text)
 
     @property
     def last(self) -> int:
@@ -112,7 +115,8 @@ class Bisection(Part):
 def kept(directory: Path, environment: Mapping[str, str]) -> Bisection:
     """Return the bisection of a directory; a UserError for a knob that would change it."""
     bisection = Bisection.load(directory)
-    values = {name: environment.get(name, "").strip() for name in (*OWN, *knobs.NAMES, "EXPERIMENT")}
+    values = {name: hidden.knob(environment.get(name, "").strip()) for name in (*OWN, "EXPERIMENT")}
+    values |= knobs.given(environment)
     changed = [name for name, value in values.items() if value and bisection.given.get(name, "") != value]
     if changed:
         raise UserError(
@@ -123,7 +127,7 @@ def kept(directory: Path, environment: Mapping[str, str]) -> Bisection:
 
 def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     """Return a new bisection from GOOD, BAD and the other knobs, with its revisions and its first step."""
-    given = {knob: environment[knob].strip() for knob in OWN if environment.get(knob, "").strip()}
+    given = {knob: hidden.knob(environment[knob].strip()) for knob in OWN if environment.get(knob, "").strip()}
     for side in ("GOOD", "BAD"):
         if side not in given:
             raise UserError(f"{side} is missing: make bisect GOOD=v1.131.0 BAD=v1.135.0, or GOOD=git:REPO@REF BAD=REF")

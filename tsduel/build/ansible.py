@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tsduel.build import built, progress
-from tsduel.core import caches, children, files, rundir, runlog
+from tsduel.core import caches, children, files, rundir, runlog, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan
 from tsduel.core.project import PROJECT
@@ -31,6 +31,7 @@ def main(run_dir: Path) -> int:
     inventory = run_dir / "host" / "inventory.json"
     if not inventory.exists():
         raise UserError(f"{run_dir} is not provisioned: run 'make provision RUN={run_dir.name}'")
+    secret_store.refuse_missing(os.environ, plan)
     links, chosen = dict[str, Link](), list[str]()
     if plan.is_local:
         lock.refuse_if_taken(run_dir, plan.kind)

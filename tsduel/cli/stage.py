@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tsduel.cli.commands import COMMANDS, PARTS, RUN, Command
-from tsduel.core import codes, files, results, runlock, runlog
+from tsduel.core import codes, files, hidden, results, runlock, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 
@@ -62,7 +62,7 @@ def _defect(error: Exception, command: Command, name: str, run: str) -> str:
     ours = tuple(str(room) for room in (Path(__file__).parents[1], PROJECT / "plots"))
     stack = traceback.extract_tb(error.__traceback__)
     at = next((frame for frame in reversed(stack) if frame.filename.startswith(ours)), stack[-1])
-    what = f"{' '.join(repr(error).split())[:300]} in {Path(at.filename).name}, line {at.lineno}"
+    what = f"{hidden.sentence(' '.join(repr(error).split()))[:300]} in {Path(at.filename).name}, line {at.lineno}"
     log = f", with run.log of {run}, which has all of it" if command.logged else ""
     return f"a defect of ours in `{name}` ({what}); nothing that was measured is lost. Please report it{log}"
 

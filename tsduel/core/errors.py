@@ -1,13 +1,17 @@
 """The only error that users see: a sentence with what happened, where, and what to do."""
 
+from tsduel.core import hidden
 from tsduel.core.wording import printable
 
 
 class UserError(Exception):
-    """Wrong input or a wrong environment. The command line prints it without a stack trace.
+    """Wrong input or a wrong environment. The command line prints it without a stack trace, and without secrets.
 
     It may quote what a server or another machine has said, and a terminal obeys none of it.
     """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(hidden.sentence(sentence))
 
     def __str__(self) -> str:
         return "\n".join(map(printable, super().__str__().split("\n")))

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from tsduel.core import hidden
 from tsduel.core.errors import UserError
 from tsduel.core.wording import printable
 
@@ -23,7 +24,9 @@ NAME = "run.log"
 def write(run_dir: Path, level: str, source: str, text: str) -> None:
     """Append each line of a text; `level` is INFO, WARNING or ERROR. Errors of the log are ignored."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    lines = [f"{now} {level:<7} {source}: {printable(line)}\n" for line in text.splitlines() if line.strip()]
+    lines = [
+        f"{now} {level:<7} {source}: {printable(line)}\n" for line in hidden.sentence(text).splitlines() if line.strip()
+    ]
     if lines:
         with suppress(OSError), (run_dir / NAME).open("a", encoding="utf-8", errors="replace") as stream:
             stream.writelines(lines)

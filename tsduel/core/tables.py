@@ -1,4 +1,8 @@
-"""The columns of every table between two stages. `cell` is a key of each."""
+"""The columns of every table between two stages, and how tables are written. `cell` is a key of each."""
+
+import csv
+from collections.abc import Iterable
+from typing import Any, TextIO
 
 # which variant comes first in a block: in loads alone, in places and starts, in readings, in operations
 COINS = ("order", "start", "read", "ask")
@@ -51,3 +55,44 @@ NUMBERS = {
     *("block", "value", "elapsed_s", "begin", "end", "log_ratio", "n", "quantile", "value_ms", "rate", "sittings"),
     *("period", "operations", "hosts", "own", "total", "life"),
 }
+
+_EXECUTED = ("=", "+", "-", "@")
+"""With these a formula begins, also behind blanks; a spreadsheet executes it when it opens a table."""
+
+
+def cell(value: Any) -> Any:
+    """Return a value as a table has it: what a spreadsheet would execute begins with an apostrophe, so that it is text.
+
+    Names of ours never begin so: they are refused when they are read in. What measured programs say may.
+    """
+    if not isinstance(value, str):
+        return value
+    value = value.replace("\r", " ")  # it would begin a row, and Python's csv does not quote it
+    if not value.lstrip().startswith(_EXECUTED):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+class Writer:
+    """Writes rows of a CSV file."""
+
+    def __init__(self, stream: TextIO, delimiter: str = ",") -> None:
+        self._table = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+
+    def writerow(self, row: Iterable[Any]) -> None:
+        """Write one."""
+        self._table.writerow(map(cell, row))
+
+    def writerows(self, rows: Iterable[Iterable[Any]]) -> None:
+        """Write several."""
+        self._table.writerows(map(cell, row) for row in rows)
+
+
+def csv_of(frame: Any) -> str:
+    """Return the text of a CSV file of a pandas table."""
+    text: str = frame.map(cell).to_csv(index=False, float_format="%.10g", lineterminator="\n")
+    return text

@@ -1,8 +1,8 @@
 """The first stage: the plan, with all values of an experiment and the order of all blocks."""
 
-import csv
 import io
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tsduel
-from tsduel.core import caches, defaults, files, runlock, tables
+from tsduel.core import caches, defaults, files, runlock, secret_store, tables
 from tsduel.core.errors import UserError
 from tsduel.core.place import GCP_SWEPT, GcpPlace, K8sPlace, LocalPlace, SshPlace
 from tsduel.core.plan import Asked, Component, Own, Plan, Variant
@@ -223,6 +223,7 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
     return {
         # The directories of another machine are in the inventory.
         **(directories.on_this_host(run_dir=run_dir, cache=cache, project=PROJECT) if plan.builds_here else {}),
+        "secrets": secret_store.needed({**os.environ, "TSDUEL_CACHE": str(cache)}, plan),
         "target": plan.place.kind,
         "kind": plan.kind,
         "go_minimum": max(minima, key=lambda text: tuple(int(part) for part in text.split("."))),
@@ -246,7 +247,7 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     directory = run_dir / "plan"
     directory.mkdir(parents=True, exist_ok=True)
     table = io.StringIO()
-    writer = csv.writer(table, delimiter="\t", lineterminator="\n")
+    writer = tables.Writer(table, delimiter="\t")
     writer.writerow(tables.BLOCKS_TSV)
     names = [variant.name for variant in plan.variants]
     cells = {cell.name: plan.at(cell.name).query_types for cell in plan.cells}
@@ -260,6 +261,7 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     for name, content in (written | workload_of(plan).written(plan) | {"blocks.tsv": table.getvalue()}).items():
         files.write(directory / name, content)
     estimate.forecast(run_dir, plan, cache).write(run_dir)
+    secret_store.keep({**os.environ, "TSDUEL_CACHE": str(cache)}, plan.model_dump_json())
     # Last: experiment.json exists only if the plan is whole.
     plan.write(run_dir)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tsduel.core import hidden, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
@@ -62,16 +63,17 @@ def go_version(go_minimum: str, toolchain: str = "local") -> str:
 
 def absolute_location(location: str) -> str:
     """Return an absolute path for a path, and a URL (or user@host:path) unchanged."""
+    location = hidden.repository(location)
     if "://" in location or re.match(r"[^/]+@[^/]+:", location):
         return location
     return str(Path(location).expanduser().absolute())
 
 
 def _check_ref(ref: str, variant: str) -> None:
-    if not ref or ref.startswith("-") or any(c.isspace() or not c.isprintable() for c in ref):
+    if not ref or ref.startswith(("-", "=", "+", "@")) or any(c.isspace() or not c.isprintable() for c in ref):
         raise UserError(
             f"variant {variant}: ref {ref!r} is no name of a revision; give a tag, a branch or a commit, "
-            "which never begins with '-' or has spaces"
+            "which never begins with - = + @ or has spaces"
         )
 
 
@@ -121,7 +123,7 @@ def _rev_parse(directory: str, ref: str) -> str:
 
 
 def _remote_revision(repo: str, ref: str, variant: str) -> str:
-    done = run(["git", "ls-remote", "--", repo])
+    done = run(["git", *secret_store.login(os.environ, repo), "ls-remote", "--", repo])
     if done.returncode != 0:
         reason = last_line(done.stderr)
         raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")

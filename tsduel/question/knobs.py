@@ -4,11 +4,12 @@ Knobs come from the environment, so that no value is ever part of a shell comman
 """
 
 import copy
+import json
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from tsduel.core import yamls
+from tsduel.core import hidden, yamls
 from tsduel.core.errors import UserError
 from tsduel.places import place as places
 from tsduel.workloads.experiment import REVISION, Experiment
@@ -35,8 +36,19 @@ NAMES = (*SIDES, "VERSIONS", "ROLE", *FIELDS, "SET", "AA", *places.KNOBS)
 
 
 def given(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the knobs that have a value."""
-    return {name: environment[name].strip() for name in NAMES if environment.get(name, "").strip()}
+    """Return the knobs that have a value, with names in place of secrets."""
+    found = {name: environment[name].strip() for name in NAMES if environment.get(name, "").strip()}
+    return {name: _hidden_set(value) if name == "SET" else hidden.knob(value) for name, value in found.items()}
+
+
+def _hidden_set(text: str) -> str:
+    words = []
+    for word in _words(text, "SET"):
+        field, separator, value = word.partition("=")
+        part = _value(value, f"SET {field}") if separator else None
+        shown = hidden.field(field, part)
+        words.append(word if shown == part else f"{field}={json.dumps(shown)}")
+    return text if words == _words(text, "SET") else shlex.join(words)
 
 
 def apply(data: dict[str, Any], knobs: Mapping[str, str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tsduel.core import yamls
+from tsduel.core import hidden, yamls
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Asked
 from tsduel.question import knobs, like, matrix, parameters, refusals
@@ -59,7 +59,7 @@ def read(environment: Mapping[str, str]) -> Question:
     cells = expand(data, where, given, many=environment.get("YES", "").strip() == "1")
     knobs.refuse_without_effect(cells[0].asked, given)
     # JSON has no times, which YAML has.
-    plain = json.loads(json.dumps(written, default=str))
+    plain = json.loads(json.dumps(hidden.experiment(written), default=str))
     return Question(cells, Asked(experiment=path, written=plain, knobs=given))
 
 
@@ -67,6 +67,7 @@ def expand(
     data: Mapping[str, Any], where: str, given: Mapping[str, str] | None = None, *, many: bool = False
 ) -> tuple[AskedCell, ...]:
     """Return the cells of a mapping: a single one without a name if nothing is swept. A UserError names its cell."""
+    data = hidden.experiment(dict(data), templates=bool(data.get(parameters.SECTION)))
     plain = {key: value for key, value in data.items() if key != "matrix"}
     kind = data.get("kind", DEFAULT_KIND)
     swept = data.get("matrix") or {}
@@ -134,7 +135,7 @@ def validate(data: dict[str, Any], where: str) -> Experiment:
     if not isinstance(kind, str) or kind not in WORKLOADS:
         raise UserError(f"{where}: kind: {kind!r} is not known; allowed: {', '.join(WORKLOADS)}")
     model = WORKLOADS[kind].experiment
-    data = parameters.filled(data, where)
+    data = hidden.experiment(parameters.filled(data, where))
     try:
         # From JSON pydantic takes a list for a tuple. JSON has no times, YAML has.
         plain = json.dumps(data, default=str)

@@ -78,7 +78,7 @@ def main(run_dir: Path) -> None:
     out = run_dir / "stats"
     out.mkdir(exist_ok=True)
     table = pd.DataFrame(rows, columns=list(tables.COMPARISON))
-    files.write(out / "comparison.csv", table.to_csv(index=False, float_format="%.10g", lineterminator="\n"))
+    files.write(out / "comparison.csv", tables.csv_of(table))
     document = json.dumps(_document(run, tidied, rows), indent=1, ensure_ascii=False, allow_nan=False)
     files.write(out / "comparison.json", document + "\n")
     sweep.write(run, samples, rows)

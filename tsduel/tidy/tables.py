@@ -1,6 +1,5 @@
 """raw/ + plan/ -> tidy/: one table a subject, its columns in tsduel.core.tables."""
 
-import csv
 import json
 import math
 from collections import Counter, defaultdict
@@ -99,7 +98,7 @@ def _table(directory: Path, name: str) -> Iterator[Callable[[Iterable[Row]], Non
     path = directory / f"{name}.csv"
     partial = path.with_name(f"{path.name}.partial")
     with partial.open("w", encoding="utf-8", newline="") as stream:
-        table = csv.writer(stream, lineterminator="\n")
+        table = tables.Writer(stream)
         table.writerow(getattr(tables, name.upper()))
         yield table.writerows
     partial.replace(path)

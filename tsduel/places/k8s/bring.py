@@ -2,17 +2,20 @@
 
 import io
 import json
+import os
 import re
 import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
-from tsduel.core import rundir
+from tsduel.core import caches, rundir, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.place import K8sPlace
+from tsduel.core.plan import Plan
 from tsduel.places import directories, hosts
 from tsduel.places.k8s.pods import say
 from tsduel.places.ssh import pack, untrusted
@@ -105,6 +108,7 @@ def one(run_dir: Path, name: str) -> None:
     if blocks := list((run_dir / "raw" / name).glob("[0-9]*[0-9]/block.json")):
         say(f"{name}: brings {len(blocks)} finished blocks to {host.name}")
         _send(host, RESTORE, there["run_dir"], _of_home(run_dir, name))
+    _send(host, UNPACK, place.directory, _secrets(run.plan))
     # Last, since it has the mark of a pod that has all.
     cpus = _send(host, UNPACK, place.directory, (run_dir / PROGRAMS).open("rb"))
     if re.fullmatch(r"\s*\d{1,6}\s*", cpus) and int(cpus) > place.cpus:
@@ -112,6 +116,17 @@ def one(run_dir: Path, name: str) -> None:
             f"{name}: {known['node']} gives its pod no CPUs of its own (its kubelet has no static CPU manager): it "
             "runs on any that are free, and a time limit holds it to its share"
         )
+
+
+def _secrets(plan: Plan) -> IO[bytes]:
+    """Return an archive of the secret values of a plan, in a file without a name."""
+    home = caches.directory(os.environ) / secret_store.HOME
+    packed = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - the caller closes it
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name in secret_store.needed(os.environ, plan):
+            archive.add(home / name, f"cache/{secret_store.HOME}/{name}")
+    packed.seek(0)
+    return packed
 
 
 def _of_home(run_dir: Path, name: str) -> IO[bytes]:

@@ -100,6 +100,9 @@ class TsbsExperiment(experiment.Experiment):
     matrix: Mapping[str, Any] = {}
 
     _listed = field_validator("profile", mode="before")(sections.listed)
+    _parameter_names = field_validator("parameters")(
+        experiment.names(r"[A-Za-z_][A-Za-z0-9_]*", " is no name of a parameter: letters, digits and _, no digit first")
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
