@@ -32,14 +32,20 @@ PLACE = r"(?P<place>global|regions/[^/]+|zones/[^/]+)"
 class RefusalError(Exception):
     """An answer that is no success, as Google words it."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, detail: str = "", **metadata: str) -> None:
+        """Take what is in ``errors``, and the reason and the metadata of ``details`` where there is one."""
         super().__init__(message)
-        self.status, self.reason = status, reason
+        self.status, self.reason, self.detail, self.metadata = status, reason, detail, metadata
 
     def body(self) -> dict[str, Any]:
         """Google's JSON."""
         item = {"message": str(self), "domain": "global", "reason": self.reason}
-        return {"error": {"code": self.status, "message": str(self), "errors": [item]}}
+        error: dict[str, Any] = {"code": self.status, "message": str(self), "errors": [item]}
+        if self.detail:
+            kind = "type.googleapis.com/google.rpc.ErrorInfo"
+            info = {"@type": kind, "reason": self.detail, "domain": "googleapis.com", "metadata": self.metadata}
+            error |= {"status": "PERMISSION_DENIED", "details": [info]}
+        return {"error": error}
 
 
 # What Google answers: when a quota is used up, an API was never enabled, a role is missing, or it is overloaded.
@@ -54,11 +60,32 @@ NO_PERMISSION = RefusalError(
     403, "forbidden", f"Required 'compute.networks.create' permission for 'projects/{PROJECT}/global/networks/n'"
 )
 UNAVAILABLE = RefusalError(503, "backendError", "Service Unavailable")
+# Google's rates are by the minute, and what is beyond them is no 429.
+RATE_EXCEEDED = RefusalError(
+    403,
+    "rateLimitExceeded",
+    "Quota exceeded for quota metric 'Read requests' and limit 'Read requests per minute' of service "
+    "'compute.googleapis.com' for consumer 'project_number:123456789'.",
+    "RATE_LIMIT_EXCEEDED",
+    quota_metric="compute.googleapis.com/read_requests",
+)
+TOO_MANY_OPERATIONS = RefusalError(
+    403, "forbidden", "Too many concurrent operations.", "CONCURRENT_OPERATIONS_QUOTA_EXCEEDED"
+)
+NOT_READY = RefusalError(400, "resourceNotReady", f"The resource 'projects/{PROJECT}/global/networks/n' is not ready")
+# What an account gets that may not see the project, or whose project there is none.
+NO_PROJECT = RefusalError(
+    403, "forbidden", "Permission denied on resource project no-such-project.", "CONSUMER_INVALID",
+    consumer="projects/no-such-project",
+)  # fmt: skip
 
 
 def violated(constraint: str) -> RefusalError:
-    """Return what Google answers where an organisation policy forbids something."""
-    return RefusalError(412, "conditionNotMet", f"Constraint constraints/compute.{constraint} violated for project 1.")
+    """Return what Google answers where an organisation policy forbids something: ``managed.X`` is the newer kind."""
+    said = f"Constraint constraints/compute.{constraint} violated for project 1."
+    if constraint.startswith("managed."):
+        said = f'Operation denied by org policy: ["constraints/compute.{constraint}" : "It is not allowed here."].'
+    return RefusalError(412, "conditionNotMet", said)
 
 
 def exhausted(zone: str) -> dict[str, Any]:

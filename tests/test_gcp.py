@@ -17,6 +17,7 @@ from renting import asked, named, rented, run_of
 from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
 from tsduel.places import hosts, lent, presence, provision
+from tsduel.places.gcp import api as compute_api
 from tsduel.places.gcp import credentials, give_back, messages, os_login, provide, reap
 from tsduel.places.gcp.api import Compute
 from tsduel.rounds import attend, elsewhere, ending
@@ -274,6 +275,8 @@ class TestBeforeAnythingIsMade:
             (RefusalError(401, "authError", "Invalid Credentials"), {}, "Google does not accept the credentials; a"),
             (None, {"project": "some-other-one"}, "there is no project some-other-one, or the account may not see it"),
             (fakecompute.UNAVAILABLE, {}, "Google's API is unavailable (503), also after several tries"),
+            (fakecompute.RATE_EXCEEDED, {}, "more requests a minute than Google allows tsduel-test (Read requests"),
+            (fakecompute.NO_PROJECT, {}, "there is no project tsduel-test, or the account may not see it"),
         ],
     )
     def test_sentences(self, google, fault, change, sentence):
@@ -284,6 +287,25 @@ class TestBeforeAnythingIsMade:
             provide._preflight(Compute(where.project), where, {})
         assert sentence in str(error.value)
         assert [r for r in google.requests if not r.startswith("GET")] == []
+
+    @pytest.mark.parametrize("refusal", [fakecompute.RATE_EXCEEDED, fakecompute.TOO_MANY_OPERATIONS,
+                                         fakecompute.NOT_READY])  # fmt: skip
+    def test_what_passes_in_a_minute_is_waited_for(self, google, refusal, monkeypatch):
+        """Rates are refilled each minute, so a request that was too much is sent again for more than that."""
+        clock = [0.0]
+        monkeypatch.setattr(compute_api, "FIRST_WAIT_S", 1.0)
+        monkeypatch.setattr(compute_api.time, "sleep", lambda pause: clock.append(clock[-1] + pause))
+        google.faults.append(lambda *_: refusal if clock[-1] < 60 else None)
+        assert Compute(PROJECT).get("")["name"] == PROJECT
+        assert 60 <= clock[-1] < 120
+
+    def test_a_deletion_that_is_too_fast_for_google(self, google, tmp_path):
+        """It comes to its end, and the run says that nothing is left."""
+        rented(google, "tsduel-mine-aaaaaa")
+        refused = iter([fakecompute.RATE_EXCEEDED, fakecompute.NOT_READY] * 2)
+        google.faults.append(lambda method, _: next(refused, None) if method == "DELETE" else None)
+        give_back.main(run_of(tmp_path, "tsduel-mine-aaaaaa"), named("tsduel-mine-aaaaaa"))
+        assert google.names() == []
 
     def test_iap_that_is_not_enabled(self, google, monkeypatch):
         """Without the API the tunnel would fail later without a reason."""
@@ -444,6 +466,13 @@ def test_os_login(google, tmp_path, monkeypatch):
         ("googleapi: Error 412: Constraint constraints/compute.vmExternalIpAccess violated for project 1.", UserError,
          "forbids machines with a public address (constraints/compute.vmExternalIpAccess): take SSH_FROM=iap"),
         ("Constraint constraints/compute.requireOsLogin violated", UserError, 'add SET="gcp.os_login=true"'),
+        ('Operation denied by org policy: ["constraints/compute.managed.vmExternalIpAccess" : "No."]', UserError,
+         "public address (constraints/compute.managed.vmExternalIpAccess): take SSH_FROM=iap"),
+        ('["constraints/compute.managed.requireOsLogin" : "No."]', UserError, 'add SET="gcp.os_login=true"'),
+        ('Operation denied by custom org policy: ["customConstraints/custom.onlyN2" : "No."]', UserError,
+         "forbids it (customConstraints/custom.onlyN2): ask who administers"),
+        ('Error 403: Permission denied on resource project x.\nDetails:\n[{"reason": "CONSUMER_INVALID"}]\n, forbidden',
+         UserError, "there is no project tsduel-test"),
         ("Constraint constraints/compute.trustedImageProjects violated", UserError, "have debian-cloud added to it"),
         ("Constraint constraints/compute.restrictCloudNATUsage violated", UserError,
          "forbids it (constraints/compute.restrictCloudNATUsage): ask who administers"),

@@ -17,8 +17,10 @@ from tsduel.places.gcp import credentials, messages
 ENDPOINT = "GOOGLE_COMPUTE_CUSTOM_ENDPOINT"
 DEFAULT_ENDPOINT = "https://compute.googleapis.com/compute/v1/"
 REQUEST_S = 30
-ATTEMPTS = 6
+# Together they wait for more than a minute, after which Google's rates are refilled.
+ATTEMPTS = 8
 FIRST_WAIT_S = 1.0
+LONGEST_WAITS = 20
 OPERATION_S = 600
 NOT_FOUND = 404
 # States in which a machine does not run, or soon will not. Google does not delete such a machine at its deadline.
@@ -159,7 +161,7 @@ class Compute:
                 if not error.temporary:
                     raise
             # Google asks for a longer pause after each failure.
-            time.sleep(FIRST_WAIT_S * 2**attempt)
+            time.sleep(FIRST_WAIT_S * min(2**attempt, LONGEST_WAITS))
         return self._once(method, url)
 
     def _once(self, method: str, url: str) -> dict[str, Any]:
