@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PROJECT = "tsduel-test"
 TOKEN = "a-token-of-the-test"  # noqa: S105 - it opens nothing
+ACCOUNT = "me@example.com"
 ZONES = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
 MACHINES = {"e2-standard-2": 2} | {f"{series}-standard-8": 8 for series in ("e2", "n2", "n2d", "c3", "c4")}
 DISKS = ("pd-balanced", "pd-ssd", "hyperdisk-balanced")
@@ -114,6 +115,8 @@ class FakeCompute:
     quotas: dict[str, tuple[float, float]] = field(default_factory=dict)
     disabled: set[str] = field(default_factory=set)
     console: str = ""
+    # Token -> the account whose it is; `/oauth2/token` issues more of them.
+    tokens: dict[str, str] = field(default_factory=lambda: {TOKEN: ACCOUNT})
     stuck: Callable[[dict[str, Any]], bool] = lambda _: False
     stuck_creates: bool = True  # whether the thing exists whose operation is stuck
     things: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -132,7 +135,8 @@ class FakeCompute:
 
             def _answer(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(length)) if length else {}
+                sent = self.rfile.read(length)
+                body = json.loads(sent) if sent.startswith(b"{") else {}
                 token = self.headers.get("Authorization", "")
                 try:
                     status, found = 200, api.answer(self.command, self.path, token, body)
@@ -165,6 +169,7 @@ class FakeCompute:
         """Return what makes Terraform's provider, and us, speak to this API."""
         services = self.url.replace("/compute/v1/", "/v1/")
         found = {"GOOGLE_COMPUTE_CUSTOM_ENDPOINT": self.url, "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT": services}
+        found["GOOGLE_OAUTH2_CUSTOM_ENDPOINT"] = self.url.replace("/compute/v1/", "/oauth2/")
         return found | {"GOOGLE_OAUTH_ACCESS_TOKEN": TOKEN}
 
     def names(self) -> list[str]:
@@ -185,9 +190,11 @@ class FakeCompute:
         """Return the JSON of one request."""
         with self._lock:
             path, _, query = urllib.parse.unquote(url).partition("?")
+            if path.startswith("/oauth2/"):
+                return self._about_tokens(path, query)
             path = path.removeprefix("/compute").removeprefix("/v1/")
             self.requests.append(f"{method} {path}")
-            if authorization != f"Bearer {TOKEN}":
+            if authorization.removeprefix("Bearer ") not in self.tokens:
                 raise RefusalError(401, "authError", "Request had invalid authentication credentials.")
             for fault in self.faults:
                 if refusal := fault(method, path):
@@ -231,6 +238,20 @@ class FakeCompute:
             self.things[path] |= body
             return self._done(path, "update")
         raise RefusalError(501, "notImplemented", f"{method} {path}")
+
+    def expire(self) -> None:
+        """Accept no token any more that was issued until now."""
+        self.tokens.clear()
+
+    def _about_tokens(self, path: str, query: str) -> dict[str, Any]:
+        if path == "/oauth2/token":
+            issued = f"token-{next(self._numbers)}"
+            self.tokens[issued] = ACCOUNT
+            return {"access_token": issued, "expires_in": 3600, "token_type": "Bearer"}
+        token = query.removeprefix("access_token=")
+        if path != "/oauth2/tokeninfo" or token not in self.tokens:
+            raise RefusalError(400, "invalid_token", "Invalid Value")
+        return {"expires_in": "3599"} | ({"email": self.tokens[token]} if self.tokens[token] else {})
 
     def _link(self, path: str) -> str:
         return f"{self.url}projects/{PROJECT}" + (f"/{path}" if path else "")

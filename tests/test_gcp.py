@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import fakecompute
 import plans
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from fakecompute import PROJECT, RefusalError
 from renting import asked, named, rented, run_of
 
@@ -24,6 +28,7 @@ from tsduel.rounds import attend, elsewhere, ending
 from tsduel.rounds.view import show
 
 TWO = {"host1": ("client",), "host2": ("server",)}
+SEEN = "$CLOUDSDK_AUTH_ACCESS_TOKEN of $CLOUDSDK_CORE_ACCOUNT as $CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT"
 FLEET = {"machines": ("e2-standard-8", "n2-standard-8"), "HOSTS": "2", "SPARE_HOSTS": "1"}
 
 
@@ -35,32 +40,88 @@ def gcloud(directory, body):
     return {"PATH": f"{directory}:/usr/bin:/bin"}
 
 
+@pytest.fixture
+def default(google, tmp_path, monkeypatch):
+    """Leave this process Google's own defaults alone, those of a service account; return where its file lies."""
+    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    known = {"type": "service_account", "client_email": "robot@p.iam.gserviceaccount.com", "private_key": pem}
+    known["token_uri"] = google.environment()["GOOGLE_OAUTH2_CUSTOM_ENDPOINT"] + "token"
+    # Where `gcloud auth application-default login` leaves a file, too.
+    file = tmp_path / "gcloud" / "application_default_credentials.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(known))
+    monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(file.parent))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    credentials.default.cache_clear()
+    yield file
+    credentials.default.cache_clear()
+
+
 class TestCredentials:
     """The token for Google Cloud."""
 
-    def test_gclouds(self, tmp_path):
-        """GOOGLE_OAUTH_ACCESS_TOKEN, else gcloud's, with GOOGLE_APPLICATION_CREDENTIALS that of the application."""
+    def test_where_it_comes_from(self, google, default, monkeypatch, tmp_path):
+        """GOOGLE_OAUTH_ACCESS_TOKEN, else Google's own defaults, without gcloud: the variable's file, or theirs."""
         assert credentials.token({"GOOGLE_OAUTH_ACCESS_TOKEN": " abc "}) == "abc"
-        environment = gcloud(tmp_path, 'echo "token-of-$*"')
-        assert credentials.token(environment) == "token-of-auth print-access-token --quiet"
-        environment["GOOGLE_APPLICATION_CREDENTIALS"] = "key.json"
-        assert credentials.token(environment) == "token-of-auth application-default print-access-token --quiet"
+        assert google.tokens[credentials.token({})] == fakecompute.ACCOUNT
+        assert Compute(PROJECT).get("")["name"] == PROJECT
+        credentials.default.cache_clear()
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(default.rename(tmp_path / "elsewhere.json")))
+        assert credentials.token({}) in google.tokens
 
-    def test_none(self, tmp_path):
-        """The sentence has the command to log in, and gcloud's error."""
-        with pytest.raises(UserError, match="no gcloud on PATH to get them from: log in with `gcloud auth login`"):
-            credentials.token({"PATH": str(tmp_path)})
-        environment = gcloud(tmp_path, 'echo "ERROR: (gcloud.auth) You do not have an active account" >&2; exit 1')
-        with pytest.raises(UserError, match=r"You do not have an active account\): log in with"):
-            credentials.token(environment)
+    def test_none(self, default):
+        """The sentence has the command to log in."""
+        default.unlink()
+        with pytest.raises(UserError, match="log in with `gcloud auth application-default login`"):
+            credentials.token({})
 
-    def test_terraform_acts_as_we_do(self):
-        """It gets none of the user's other credentials and variables."""
-        dropped = {"GOOGLE_CREDENTIALS": "{}", "TF_VAR_spot": "true", "TF_CLI_ARGS": "-x"}
-        kept = {"GOOGLE_OAUTH_ACCESS_TOKEN": "t", "HTTPS_PROXY": "p"}
-        environment = credentials.terraform_environment(dropped | kept)
-        assert not set(dropped) & set(environment)
-        assert environment.items() >= kept.items()
+    @pytest.mark.usefixtures("default")
+    def test_a_token_that_ends_in_mid_run(self, google):
+        """One that has ended by itself is renewed, for Terraform one that would not last; one that was given is not."""
+        compute = Compute(PROJECT)
+        compute.get("")
+        first = credentials.token({})
+        google.expire()
+        assert compute.get("")["name"] == PROJECT
+        second = credentials.token({})
+        assert second != first
+        credentials.default().expiry = datetime.now(UTC).replace(tzinfo=None) + timedelta(minutes=15)
+        assert credentials.token({}) == second
+        assert credentials.terraform_environment({})["GOOGLE_OAUTH_ACCESS_TOKEN"] != second
+
+    def test_a_given_token_that_has_ended(self, google):
+        """It cannot be renewed, so a sentence says how long a token lives."""
+        google.expire()
+        with pytest.raises(UserError, match="a token lives for one hour"):
+            provide._preflight(Compute(PROJECT), asked(), {})
+
+    def test_children_act_as_we_do(self, google):
+        """They get none of the user's variables that make them another identity, or change what they do."""
+        theirs = {
+            "GOOGLE_CREDENTIALS": "{}", "GOOGLE_IMPERSONATE_SERVICE_ACCOUNT": "robot", "GOOGLE_BILLING_PROJECT": "p",
+            "USER_PROJECT_OVERRIDE": "true", "GCLOUD_KEYFILE_JSON": "{}", "CLOUDSDK_CORE_PROJECT": "p",
+            "CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT": "robot", "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": "f",
+            "TF_VAR_spot": "true", "TF_CLI_ARGS": "-x", "TF_DATA_DIR": "/d", "TF_WORKSPACE": "w",
+            "TF_REATTACH_PROVIDERS": "{}",
+        }  # fmt: skip
+        kept = {"GOOGLE_OAUTH_ACCESS_TOKEN": fakecompute.TOKEN, "HTTPS_PROXY": "p"}
+        ours = {"TF_CLI_CONFIG_FILE": "mirror.rc", "GOOGLE_COMPUTE_CUSTOM_ENDPOINT": google.url}
+        environment = credentials.terraform_environment(theirs | kept | ours)
+        assert not set(theirs) & set(environment)
+        assert environment.items() >= (kept | ours).items()
+        ours = {"CLOUDSDK_CONFIG": "/c", "CLOUDSDK_PROXY_ADDRESS": "a", "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE": "f"}
+        environment = credentials.gcloud_environment(theirs | kept | ours)
+        set_by_us = {
+            # Empty, since the user's configuration may say it as well.
+            "CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT": "",
+            "CLOUDSDK_AUTH_ACCESS_TOKEN": fakecompute.TOKEN,
+            "CLOUDSDK_CORE_ACCOUNT": fakecompute.ACCOUNT,
+        }
+        assert environment.items() >= (ours | set_by_us | {"HTTPS_PROXY": "p"}).items()
+        assert {n for n in environment if n.startswith(("CLOUDSDK_", "GOOGLE_"))} == {*ours, *set_by_us}
 
 
 class TestNothingIsLeft:
@@ -420,24 +481,25 @@ class TestHostKeys:
             provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
 
 
-def test_the_tunnel_has_the_credentials_that_rented(tmp_path):
-    """The tunnel has our token, and works in any directory."""
+def test_the_tunnel_has_the_credentials_that_rented(google, tmp_path):
+    """The tunnel has our token and its account, impersonates nobody, and works in any directory."""
     host = {"instance": "tsduel-x", "port": 22, "project": PROJECT, "zone": "us-central1-a"}
     (tmp_path / "host").mkdir()
     line = Path(provide._iap_config(tmp_path, host, "host1")).read_text().splitlines()[1]
     assert line.startswith("  ProxyCommand env PYTHONPATH=")
-    environment = gcloud(tmp_path, 'echo "$CLOUDSDK_AUTH_ACCESS_TOKEN: $*"') | {"GOOGLE_OAUTH_ACCESS_TOKEN": "t"}
+    environment = gcloud(tmp_path, f'echo "{SEEN}: $*"') | google.environment()
+    environment["CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT"] = "robot"
     command = line.removeprefix("  ProxyCommand ").replace("%%", "%")
     done = subprocess.run(["sh", "-c", command], cwd="/", env=environment, capture_output=True, text=True, check=True)
     where = f"--project={PROJECT} --zone=us-central1-a"
     wanted = f"compute start-iap-tunnel tsduel-x 22 --listen-on-stdin --verbosity=warning {where}"
-    assert done.stdout == f"t: {wanted}\n"
+    assert done.stdout == f"{fakecompute.TOKEN} of me@example.com as : {wanted}\n"
 
 
 def test_os_login(google, tmp_path, monkeypatch):
     """The key is in the account's profile until the machine is deleted."""
     log = tmp_path / "log"
-    told = f'echo "$CLOUDSDK_AUTH_ACCESS_TOKEN: $*" >>{log}; echo me_example_com'
+    told = f'echo "{SEEN}: $*" >>{log}; echo me_example_com'
     for name, value in gcloud(tmp_path, told).items():
         monkeypatch.setenv(name, value)
     run_dir = run_of(tmp_path, "tsduel-mine-aaaaaa")
@@ -447,12 +509,16 @@ def test_os_login(google, tmp_path, monkeypatch):
     rented(google, where.name)
     give_back.main(run_dir, where)
     first, second = log.read_text().splitlines()
-    assert first.startswith(
-        f"{fakecompute.TOKEN}: compute os-login ssh-keys add --key-file={key}.pub --ttl={6 * 3600}s"
-    )
+    acts = f"{fakecompute.TOKEN} of me@example.com as : compute os-login ssh-keys"
+    assert first.startswith(f"{acts} add --key-file={key}.pub --ttl={6 * 3600}s")
     assert f"ssh-keys remove --key-file={key}.pub --project={PROJECT}" in second
     gcloud(tmp_path, "echo 'ERROR: API [oslogin.googleapis.com] not enabled' >&2; exit 1")
     with pytest.raises(UserError, match=r"not enabled\): `gcloud services enable oslogin.googleapis.com"):
+        os_login.register(key, where, os.environ)
+    # Without it gcloud would ask for the profile of nobody, or of whom it is logged in as.
+    google.tokens["nobodys"] = ""
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "nobodys")
+    with pytest.raises(UserError, match="Google does not say whose token it is"):
         os_login.register(key, where, os.environ)
 
 

@@ -22,7 +22,7 @@ ATTEMPTS = 8
 FIRST_WAIT_S = 1.0
 LONGEST_WAITS = 20
 OPERATION_S = 600
-NOT_FOUND = 404
+UNAUTHORIZED, NOT_FOUND = 401, 404
 # States in which a machine does not run, or soon will not. Google does not delete such a machine at its deadline.
 STOPPED = {"STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED"}
 SERVICE_USAGE = "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT"
@@ -158,7 +158,8 @@ class Compute:
             try:
                 return self._once(method, url)
             except messages.CloudError as error:
-                if not error.temporary:
+                ended = attempt == 0 and error.status == UNAUTHORIZED and credentials.renew(os.environ)
+                if not error.temporary and not ended:
                     raise
             # Google asks for a longer pause after each failure.
             time.sleep(FIRST_WAIT_S * min(2**attempt, LONGEST_WAITS))
