@@ -22,11 +22,12 @@ from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
 from tsduel.places import hosts, lent, presence, provision
 from tsduel.places.gcp import api as compute_api
-from tsduel.places.gcp import credentials, give_back, messages, os_login, provide, reap
+from tsduel.places.gcp import credentials, give_back, host_keys, messages, os_login, provide, reap
 from tsduel.places.gcp.api import Compute
 from tsduel.rounds import attend, elsewhere, ending
 from tsduel.rounds.view import show
 
+SLOWLY = host_keys.PAUSE_S
 TWO = {"host1": ("client",), "host2": ("server",)}
 SEEN = "$CLOUDSDK_AUTH_ACCESS_TOKEN of $CLOUDSDK_CORE_ACCOUNT as $CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT"
 FLEET = {"machines": ("e2-standard-8", "n2-standard-8"), "HOSTS": "2", "SPARE_HOSTS": "1"}
@@ -453,8 +454,9 @@ class TestHostKeys:
     """The keys of a machine, before the first connection."""
 
     @pytest.fixture
-    def outputs(self, google):
-        """Return the outputs of a running machine."""
+    def outputs(self, google, monkeypatch):
+        """Return the outputs of a running machine; nobody waits."""
+        monkeypatch.setattr(host_keys, "PAUSE_S", 0.01)
         rented(google, "tsduel-keys-aaaaaa")
         return {"instance": "tsduel-keys-aaaaaa-host1", "zone": "us-central1-a"}
 
@@ -462,7 +464,7 @@ class TestHostKeys:
         """The guest's agent publishes them, else the startup script prints them."""
         (tmp_path / "host").mkdir()
         found = provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
-        assert found.read_text() == "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake\n"
+        assert found.read_text() == "".join(f"* {key}\n" for key in fakecompute.HOST_KEYS)
         google.host_keys = lambda _: []
         google.console = (
             "boot\r\ntsduel-host-key ssh-ed25519 AAAA+/=\r\nx startup-script: tsduel-host-key ssh-rsa BBBB\n"
@@ -470,11 +472,29 @@ class TestHostKeys:
         found = provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
         assert found.read_text() == "* ssh-ed25519 AAAA+/=\n* ssh-rsa BBBB\n"
 
+    def test_keys_that_come_one_after_the_other(self, google, outputs):
+        """All that sshd has are waited for; an sshd with fewer types than usual is one whose keys become no more."""
+        three = ["ssh-rsa A", "ecdsa-sha2-nistp256 B", "ssh-ed25519 C"]
+        google.host_keys, google.keys_at_a_time = lambda _: three, 1
+        assert host_keys.published(Compute(PROJECT), outputs) == set(three)
+        google.host_keys = lambda _: three[:2]
+        assert host_keys.published(Compute(PROJECT), outputs) == set(three[:2])
+
+    def test_so_often_as_google_allows(self, google, outputs, monkeypatch):
+        """A machine that takes a minute to boot is asked ten times at most, since Google removes its keys else."""
+        clock = [0.0]
+        for module in (host_keys.time, fakecompute.time):
+            monkeypatch.setattr(module, "monotonic", lambda: clock[-1])
+            monkeypatch.setattr(module, "sleep", lambda pause: clock.append(clock[-1] + pause))
+        monkeypatch.setattr(host_keys, "PAUSE_S", SLOWLY)
+        google.faults.append(lambda *_: fakecompute.UNAVAILABLE if clock[-1] < 65 else None)
+        found = host_keys.published(Compute(PROJECT), outputs)
+        assert (len(found), clock[-1] >= 65) == (3, True)
+
     def test_else_it_fails(self, google, outputs, tmp_path, monkeypatch):
         """Without keys there is no login."""
         google.host_keys = lambda _: []
-        monkeypatch.setattr(provide, "HOST_KEYS_S", 0)
-        monkeypatch.setattr(provide.time, "sleep", lambda _: None)
+        monkeypatch.setattr(host_keys, "PATIENCE_S", 0)
         with pytest.raises(
             UserError, match="published no host keys in 0 s, neither as guest attributes nor on its serial"
         ):

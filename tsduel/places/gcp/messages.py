@@ -27,6 +27,8 @@ def _constraint(name: str) -> str:
 
 
 NO_GUEST_ATTRIBUTES = re.compile(_constraint("disableGuestAttributesAccess"))
+# Both are options of `scheduling`; what Google says where it does not take one beside the other.
+NO_RESTART = re.compile(r"Error 400:[^\n]*[aA]utomatic_?[rR]estart")
 # What Google or Terraform prints -> what to do. The first match counts; {0} is what its group caught.
 SENTENCES = {
     CAPACITY.pattern: "{zone} has no {machine} left at the moment",
@@ -108,6 +110,10 @@ class CloudError(Exception):
     def temporary(self) -> bool:
         """Whether the same request may succeed a little later."""
         return self.status in TEMPORARY or self.reason == "unreachable" or bool(PASSING.search(self.reason))
+
+
+class NoDeadlineError(UserError):
+    """A machine that Google would not delete by itself."""
 
 
 class NoCapacityError(UserError):
