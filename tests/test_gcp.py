@@ -22,7 +22,7 @@ from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
 from tsduel.places import hosts, lent, presence, provision
 from tsduel.places.gcp import api as compute_api
-from tsduel.places.gcp import credentials, give_back, host_keys, messages, os_login, provide, reap
+from tsduel.places.gcp import credentials, give_back, host_keys, messages, os_login, provide, reap, rent
 from tsduel.places.gcp.api import Compute
 from tsduel.rounds import attend, elsewhere, ending
 from tsduel.rounds.view import show
@@ -542,6 +542,16 @@ def test_os_login(google, tmp_path, monkeypatch):
         os_login.register(key, where, os.environ)
 
 
+@pytest.mark.usefixtures("google")
+@pytest.mark.parametrize("family", fakecompute.FAMILIES)
+def test_an_image_family_becomes_its_newest_image(family):
+    """That of Debian 12, and the next one; a family that has ended is a sentence."""
+    whole = "projects/debian-cloud/global/images"
+    assert rent._newest(f"{whole}/family/{family}", PROJECT) == f"{whole}/{fakecompute.FAMILIES[family]}"
+    with pytest.raises(UserError, match="there is no family/debian-11 any more, since families of images end"):
+        rent._newest(f"{whole}/family/debian-11", PROJECT)
+
+
 @pytest.mark.parametrize(
     ("said", "kind", "words"),
     [
@@ -567,7 +577,9 @@ def test_os_login(google, tmp_path, monkeypatch):
         ("code: ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", messages.NoCapacityError, "left at the moment"),
         ("Quota 'CPUS_PER_VM_FAMILY' exceeded.  Limit: 176.0 in region us-central1.", UserError, "CPUS_PER_VM_FAMILY"),
         ("Error 404: The resource 'projects/debian-cloud/global/images/debian-12-x' was not found", UserError,
-         "there is no image debian-12-x any more"),
+         "there is no image debian-12-x any more: plan anew"),
+        ("Error 404: The resource 'projects/debian-cloud/global/images/family/debian-12' was not found", UserError,
+         'take a newer one, like SET="gcp.image=projects/debian-cloud/global/images/family/debian-13"'),
         ("timeout while waiting for state to become 'DONE'", UserError, "within the time we allow"),
         ("This project requires billing to be enabled", UserError, "has no billing account"),
         ("something nobody has seen\n  with details", UserError, "something nobody has seen with details"),

@@ -60,17 +60,12 @@ func Describe(dir string) (*record.Facts, error) {
 	return f, nil
 }
 
-// deciding are the settings that machines of two types at Google's have been seen to have differently, and their kin.
-var deciding = []string{
-	"kernel.numa_balancing", "kernel.sched_autogroup_enabled", "net.core.default_qdisc", "net.core.somaxconn",
-	"net.ipv4.tcp_congestion_control", "vm.dirty_background_ratio", "vm.dirty_ratio", "vm.max_map_count",
-	"vm.overcommit_memory", "vm.swappiness",
-}
-
-// sysctls has those of deciding that this kernel has.
+// sysctls has those of the kernel's settings that machine types at Google's were seen to differ in, and their kin.
 func sysctls() map[string]string {
 	found := map[string]string{}
-	for _, name := range deciding {
+	for name := range strings.FieldsSeq(`kernel.numa_balancing net.core.default_qdisc net.core.somaxconn
+		net.ipv4.tcp_congestion_control vm.dirty_background_ratio vm.dirty_ratio vm.max_map_count vm.overcommit_memory
+		vm.swappiness`) {
 		if text := proc.Text(proc.Root(), "sys", strings.ReplaceAll(name, ".", "/")); text != "" {
 			found[name] = text
 		}

@@ -148,7 +148,7 @@ func TestDescribe(t *testing.T) {
 			"flags\t\t: fpu hypervisor\nprocessor\t: 1\nmodel name\t: Another\n",
 		"meminfo": "MemTotal:       24000 kB\nSwapTotal:           0 kB\n", "sys/kernel/random/boot_id": "a-b\n",
 		"sys/vm/overcommit_memory": "1\n",
-		"self/mountinfo": "41 31 0:38 / " + group + " rw,relatime - cgroup2 cgroup2 rw\n", "self/cgroup": "0::/a\n",
+		"self/mountinfo":           "41 31 0:38 / " + group + " rw,relatime - cgroup2 cgroup2 rw\n", "self/cgroup": "0::/a\n",
 	} {
 		write(t, root, name, text)
 	}

@@ -50,7 +50,9 @@ def token(environment: Mapping[str, str], lasting: timedelta = LASTING) -> str:
         return given
     try:
         with _renewing:
-            if not (found := default()).valid or _left(found) < lasting:
+            found = default()
+            ends: datetime | None = found.expiry  # in UTC, and without saying so
+            if not found.valid or (ends and ends.replace(tzinfo=UTC) - datetime.now(UTC) < lasting):
                 found.refresh(Request())
     except (GoogleAuthError, OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
@@ -71,11 +73,6 @@ def renew(environment: Mapping[str, str]) -> bool:
         return False
     default().token = None
     return True
-
-
-def _left(credentials: Credentials) -> timedelta:
-    expiry: datetime | None = credentials.expiry
-    return expiry.replace(tzinfo=UTC) - datetime.now(UTC) if expiry else LONG_LASTING
 
 
 @functools.cache

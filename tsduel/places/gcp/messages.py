@@ -44,9 +44,6 @@ SENTENCES = {
         'name one that it allows with SET="gcp.image=projects/PROJECT/global/images/NAME" (Debian 12 or alike, with '
         "Google's guest agent)"
     ),
-    NO_GUEST_ATTRIBUTES.pattern: (
-        'an organisation policy of {project} forbids guest attributes ({0}): add SET="gcp.guest_attributes=false"'
-    ),
     r"((?:c|customC)onstraints/[a-zA-Z.0-9_-]+)": (
         "an organisation policy of {project} forbids it ({0}): ask who administers the organisation for an "
         "exception, or take a project without it"
@@ -79,10 +76,13 @@ SENTENCES = {
         "the account may not do this in {project} ({0}): it needs the roles Compute Instance Admin (v1), Compute "
         "Network Admin and Compute Security Admin: see docs/operating.md"
     ),
+    "resource 'projects/[^']*/images/(family/[^']*)' was not found": (
+        "there is no {0} any more, since families of images end: take a newer one, like "
+        'SET="gcp.image=projects/debian-cloud/global/images/family/debian-13" (`gcloud compute images list` has all)'
+    ),
     "resource 'projects/[^']*/images/([^']*)' was not found": (
-        "there is no image {0} any more: `gcloud compute images list --filter='family=debian-12' "
-        "--show-deprecated` shows those that are there; plan anew, or choose with "
-        'SET="gcp.image=projects/debian-cloud/global/images/NAME"'
+        "there is no image {0} any more: plan anew, or choose one of `gcloud compute images list --filter=family~debian "
+        '--show-deprecated` with SET="gcp.image=projects/debian-cloud/global/images/NAME"'
     ),
     "timeout while waiting for state|context deadline exceeded|has not come to its end": (
         "Google has not finished within the time we allow: try again, or another zone"

@@ -10,7 +10,6 @@ from pathlib import Path
 from tsduel.core import rundir, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.place import GcpPlace
-from tsduel.core.project import PROJECT
 
 # Below the run's directory; they stay when the machines are given back.
 ASKED, TERRAFORM = Path("google/asked.jsonl"), Path("google/terraform.log")
@@ -63,14 +62,10 @@ def main(run_dir: Path) -> str:
 
 
 def _versions() -> Iterator[str]:
-    for command in (["terraform", "version"], ["tofu", "version"], ["gcloud", "--version"],
-                    ["git", "-C", str(PROJECT), "describe", "--always", "--dirty"]):  # fmt: skip
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            yield f"{command[0]}: {error}"
-        else:
-            yield f"{command[0]}: {done.stdout.strip().partition(chr(10))[0]}"
+    for command in ("terraform version", "tofu version", "gcloud --version"):
+        with suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(command.split(), capture_output=True, text=True, timeout=60, check=True)
+            yield done.stdout.partition("\n")[0]
 
 
 def _log(run_dir: Path) -> Iterator[str]:
