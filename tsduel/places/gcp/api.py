@@ -180,10 +180,6 @@ class Compute:
             time.sleep(FIRST_WAIT_S * min(2**attempt, LONGEST_WAITS))
         return self._once(method, url)
 
-    def _note(self, method: str, url: str, status: int, body: bytes) -> None:
-        said = " ".join(body.decode(errors="replace").split())
-        report.note(self._run_dir, report.ASKED, f"{method} {url.removeprefix(self.endpoint)} {status} {said}")
-
     def _url(self, path: str) -> str:
         return f"{self.endpoint}projects/{urllib.parse.quote(self.project, safe=':')}{path and '/'}{path}"
 
@@ -197,9 +193,9 @@ class Compute:
             except urllib.error.HTTPError as error:
                 with error:
                     said = error.read()
-                self._note(method, url, error.code, said)
+                report.note(self._run_dir, report.ASKED, f"{method} {url} {error.code}", said)
                 raise messages.from_body(error.code, said) from None
-            self._note(method, url, 200, body)
+            report.note(self._run_dir, report.ASKED, f"{method} {url} 200", body)
         except (OSError, http.client.HTTPException) as error:
             # Also while the answer is read: TLS and lengths are checked there.
             reason = getattr(error, "reason", None) or str(error) or repr(error)

@@ -17,8 +17,7 @@ SERIES = {
     "c2": ("Compute optimized", 4), "c3": ("C3 Instance", 4), "c3d": ("C3D Instance", 4), "c4": ("C4 Instance", 3.75),
     "e2": ("E2 Instance", 4), "n2": ("N2 Instance", 4), "n2d": ("N2D AMD Instance", 4), "n4": ("N4 Instance", 4),
 }  # fmt: skip
-SIZES = {"c2": (4, 8, 16), "c3": (4, 8, 22), "c3d": (4, 8, 16)}
-ANY_SIZE = (2, 4, 8, 16)
+SIZES = (2, 4, 8, 16, 22)  # CPUs; a price of a type that does not exist is of no harm
 DISKS = {
     "pd-balanced": "Balanced PD Capacity", "pd-ssd": "SSD backed PD Capacity",
     "hyperdisk-balanced": "Hyperdisk Balanced Capacity",
@@ -35,7 +34,7 @@ def prices(pages: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, dict[
         found.setdefault(PLACE.sub("", sku["description"]), {}).update(dict.fromkeys(sku["serviceRegions"], usd))
     for series, (words, gb) in SERIES.items():
         core, ram = found.get(f"{words} Core", {}), found.get(f"{words} Ram", {})
-        for cpus in SIZES.get(series, ANY_SIZE):
+        for cpus in SIZES:
             both = {region: cpus * (core[region] + gb * ram[region]) for region in core.keys() & ram.keys()}
             yield f"{series}-standard-{cpus}", "hour", both
     for disk, words in DISKS.items():

@@ -34,9 +34,7 @@ LASTING, LONG_LASTING = timedelta(minutes=5), timedelta(minutes=40)
 # Variables of a user's that could make a child another identity than ours, or have it do something else; and those
 # that only say how to reach Google, which programs to run and where to log.
 CHANGING = re.compile("(GOOGLE|GCLOUD|CLOUDSDK|TF)_|USER_PROJECT_OVERRIDE")
-TERRAFORM_KEEPS = re.compile(
-    "GOOGLE_(COMPUTE|SERVICE_USAGE)_CUSTOM_ENDPOINT|TF_(CLI_CONFIG_FILE|LOG|LOG_.*|PLUGIN_CACHE_DIR|REGISTRY_.*|TOKEN_.*)"
-)
+TERRAFORM_KEEPS = re.compile("GOOGLE_COMPUTE_CUSTOM_ENDPOINT|TF_(CLI_CONFIG_FILE|LOG|LOG_.*|PLUGIN_CACHE_DIR|TOKEN_.*)")
 GCLOUD_KEEPS = re.compile("CLOUDSDK_(CONFIG|CONTEXT_AWARE_.*|CORE_CUSTOM_CA_CERTS_FILE|PROXY_.*|PYTHON.*|ROOT_DIR)")
 _renewing = threading.Lock()
 

@@ -16,8 +16,7 @@ QUOTA = re.compile(
 )
 # Rates of Google's, and parts of it that are not ready: the same request may succeed a minute later.
 PASSING = re.compile(
-    "rateLimitExceeded|userRateLimitExceeded|RATE_LIMIT_EXCEEDED|CONCURRENT_OPERATIONS_QUOTA_EXCEEDED|resourceNotReady"
-    "|RESOURCE_NOT_READY"
+    "[rR]ateLimitExceeded|RATE_LIMIT_EXCEEDED|CONCURRENT_OPERATIONS_QUOTA|resourceNotReady|RESOURCE_NOT_R"
 )
 
 
@@ -48,7 +47,7 @@ SENTENCES = {
         "an organisation policy of {project} forbids it ({0}): ask who administers the organisation for an "
         "exception, or take a project without it"
     ),
-    r"Quota exceeded for quota metric '([^']*)'|rateLimitExceeded|RATE_LIMIT_EXCEEDED|CONCURRENT_OPERATIONS_QUOTA": (
+    r"Quota exceeded for quota metric '([^']*)'|[rR]ateLimitExceeded|RATE_LIMIT_EXCEEDED|CONCURRENT_OPERATIONS_QUOTA": (
         "more requests a minute than Google allows {project} ({0}), also after a minute of tries: see who else "
         "uses the project's API, and type the same command again in some minutes"
     ),
@@ -81,8 +80,8 @@ SENTENCES = {
         'SET="gcp.image=projects/debian-cloud/global/images/family/debian-13" (`gcloud compute images list` has all)'
     ),
     "resource 'projects/[^']*/images/([^']*)' was not found": (
-        "there is no image {0} any more: plan anew, or choose one of `gcloud compute images list --filter=family~debian "
-        '--show-deprecated` with SET="gcp.image=projects/debian-cloud/global/images/NAME"'
+        "there is no image {0} any more: plan anew, or choose one of `gcloud compute images list --show-deprecated` "
+        'with SET="gcp.image=projects/debian-cloud/global/images/NAME"'
     ),
     "timeout while waiting for state|context deadline exceeded|has not come to its end": (
         "Google has not finished within the time we allow: try again, or another zone"

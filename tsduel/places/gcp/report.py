@@ -12,10 +12,10 @@ from tsduel.core.errors import UserError
 from tsduel.core.place import GcpPlace
 
 # Below the run's directory; they stay when the machines are given back.
-ASKED, TERRAFORM = Path("google/asked.jsonl"), Path("google/terraform.log")
+ASKED, TERRAFORM = Path("google/asked.log"), Path("google/terraform.log")
 FILES = (Path("plan/terraform.tfvars.json"), Path("host/terraform.tfvars.json"), Path("host/outputs.json"))
 LONGEST = 20_000
-STAGES = re.compile(r"^\S+ \S+ +(provision|build|give-back|destroy): ", re.MULTILINE)
+STAGES = re.compile(r"^\S+ \S+ +(provision|build|give-back|destroy): ")
 SECRETS = {
     r"-----BEGIN [^-]*-----.*?(-----END [^-]*-----|$)": "<private key>",
     r"(ya29\.|Bearer |access_token=)[^\s\"',&]+": "<token>",
@@ -25,15 +25,16 @@ SECRETS = {
 }
 
 
-def note(run_dir: Path | None, kind: Path, text: str) -> None:
+def note(run_dir: Path | None, kind: Path, asked: str, answer: bytes) -> None:
     """Append a line, without its secrets, to a file of what was asked; without a run nothing is kept."""
     if run_dir:
+        text = without_secrets(f"{asked} {answer.decode(errors='replace')}")
         path = run_dir / kind
         # A full disk must not keep anything from being deleted.
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, exist_ok=True)
             with path.open("a", encoding="utf-8") as stream:
-                stream.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {without_secrets(text)[:LONGEST]}\n")
+                stream.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text[:LONGEST]}\n")
 
 
 def without_secrets(text: str) -> str:
@@ -53,8 +54,10 @@ def main(run_dir: Path) -> str:
         ("place", place.model_dump_json(indent=2)),
         *((str(path), (run_dir / path).read_text(encoding="utf-8", errors="replace"))
           for path in (*FILES, ASKED, TERRAFORM) if (run_dir / path).exists()),
-        (runlog.NAME, "\n".join(_log(run_dir))),
     ]  # fmt: skip
+    if (log := run_dir / runlog.NAME).exists():
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        parts.append((runlog.NAME, "\n".join(line for line in lines if STAGES.match(line))))
     text = without_secrets("\n".join(f"== {title}\n{part.strip()}\n" for title, part in parts))
     path = run_dir / "gcp-report.txt"
     path.write_text(re.sub(rf"(?<![\w-]){re.escape(place.project)}(?![\w-])", "PROJECT", text), encoding="utf-8")
@@ -66,9 +69,3 @@ def _versions() -> Iterator[str]:
         with suppress(OSError, subprocess.SubprocessError):
             done = subprocess.run(command.split(), capture_output=True, text=True, timeout=60, check=True)
             yield done.stdout.partition("\n")[0]
-
-
-def _log(run_dir: Path) -> Iterator[str]:
-    path = run_dir / runlog.NAME
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
-    return (line for line in lines if STAGES.match(line))

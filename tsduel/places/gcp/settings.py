@@ -23,9 +23,7 @@ Network = Annotated[str, Field(pattern=rf"{_PROJECT}/global/networks/{_NAME}$")]
 Subnetwork = Annotated[str, Field(pattern=rf"{_PROJECT}/regions/{_NAME}/subnetworks/{_NAME}$")]
 KmsKey = Annotated[str, Field(pattern=rf"{_PROJECT}/locations/{_NAME}/keyRings/[\w-]+/cryptoKeys/[\w-]+$")]
 LabelKey = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
-LabelValue = Annotated[str, Field(pattern=r"^[a-z0-9_-]{0,63}$")]
 TagKey = Annotated[str, Field(pattern=r"^tagKeys/[0-9]+$")]
-TagValue = Annotated[str, Field(pattern=r"^tagValues/[0-9]+$")]
 # Fields that an organisation may ask for, passed on as they are.
 ORGANISATION = ("network", "subnetwork", "kms_key", "labels", "tags")
 ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
@@ -52,8 +50,8 @@ class Gcp(Part):
     network: Network | None = None
     subnetwork: Subnetwork | None = None
     kms_key: KmsKey | None = None
-    labels: dict[LabelKey, LabelValue] = {}
-    tags: dict[TagKey, TagValue] = {}
+    labels: dict[LabelKey, str] = {}
+    tags: dict[TagKey, str] = {}
 
     @field_validator("zones")
     @classmethod

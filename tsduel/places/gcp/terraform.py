@@ -104,7 +104,7 @@ class Terraform:
                 process.communicate()
                 raise
         text = "".join(output)
-        report.note(self.run_dir, report.TERRAFORM, f"{words[0]} ended with {process.returncode}\n{text}")
+        report.note(self.run_dir, report.TERRAFORM, f"{words[0]} ended with {process.returncode}", text.encode())
         if process.returncode:
             raise TerraformError("\n".join(errors).strip() or text)
         return text
