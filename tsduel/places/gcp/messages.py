@@ -15,9 +15,7 @@ QUOTA = re.compile(
     "|quotaExceeded|QUOTA_EXCEEDED"
 )
 # Rates of Google's, and parts of it that are not ready: the same request may succeed a minute later.
-PASSING = re.compile(
-    "[rR]ateLimitExceeded|RATE_LIMIT_EXCEEDED|CONCURRENT_OPERATIONS_QUOTA|resourceNotReady|RESOURCE_NOT_R"
-)
+PASSING = re.compile("(?i)rate_?limit_?exceeded|concurrent_operations_quota|resource_?not_?ready")
 
 
 def _constraint(name: str) -> str:

@@ -37,10 +37,7 @@ def _gcloud(place: GcpPlace, environment: Mapping[str, str], *words: str) -> str
     command = ["gcloud", "compute", "os-login", "ssh-keys", *words, f"--project={place.project}"]
     acting = credentials.gcloud_environment(environment)
     if "CLOUDSDK_CORE_ACCOUNT" not in acting:
-        raise UserError(
-            "gcp: Google does not say whose token it is, and OS Login has a profile for each account: "
-            + credentials.HOW
-        )
+        raise UserError(f"gcp: Google does not say whose token it is, which OS Login asks for: {credentials.HOW}")
     try:
         done = credentials.run(command, acting)
     except FileNotFoundError:

@@ -28,16 +28,11 @@ LOGIN_S = 300
 # What Google may write otherwise than we have asked for it.
 SLACK = timedelta(minutes=2)
 # A variable of terraform/ that is set once Google has refused a machine in such words, and what is said of it.
+_SERIAL = "an organisation policy forbids guest attributes, so the host keys are read from the serial console"
+_STOPS = "Google makes no machine that has a deadline and starts again after a failure of its host, so it does not"
 CONCESSIONS = {
-    "guest_attributes": (
-        messages.NO_GUEST_ATTRIBUTES,
-        "an organisation policy forbids guest attributes, so the host keys are read from the serial console",
-    ),
-    "automatic_restart": (
-        messages.NO_RESTART,
-        "Google makes no machine that has a deadline and starts again after a failure of its host, so it does not",
-    ),
-}
+    "guest_attributes": (messages.NO_GUEST_ATTRIBUTES, _SERIAL), "automatic_restart": (messages.NO_RESTART, _STOPS),
+}  # fmt: skip
 
 
 def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -224,11 +219,10 @@ def _check_deadlines(compute: Compute, made: Mapping[str, dict[str, Any]]) -> No
         wanted = datetime.strptime(outputs["expires"], EXPIRES).replace(tzinfo=UTC)
         found = compute.deadline(outputs["zone"], outputs["instance"])
         if found is None or found > wanted + SLACK:
-            until = f"would live until {found:%Y-%m-%d %H:%M} UTC" if found else "would live for ever"
+            until = f"until {found:%Y-%m-%d %H:%M} UTC" if found else "for ever"
             raise NoDeadlineError(
-                f"gcp: Google has made {name} ({outputs['instance']}) without the deadline that was asked for "
-                f"({wanted:%Y-%m-%d %H:%M} UTC): it {until}, so it is given back at once. Please report this with "
-                "what `make gcp-report` writes"
+                f"gcp: Google has made {name} ({outputs['instance']}) without the deadline that was asked for: it "
+                f"would live {until}, so it is given back at once. Please report that with what `make gcp-report` writes"
             )
 
 
