@@ -222,7 +222,7 @@ def _check_deadlines(compute: Compute, made: Mapping[str, dict[str, Any]]) -> No
             until = f"until {found:%Y-%m-%d %H:%M} UTC" if found else "for ever"
             raise NoDeadlineError(
                 f"gcp: Google has made {name} ({outputs['instance']}) without the deadline that was asked for: it "
-                f"would live {until}, so it is given back at once. Please report that with what `make gcp-report` writes"
+                f"would live {until}, so it is given back at once. Please report it with what `make gcp-report` says"
             )
 
 
