@@ -22,7 +22,7 @@ export TSDUEL_GIVEN := $(GIVEN)
 TSDUEL := .venv/bin/python -m tsduel
 
 COMMANDS := tsbs gobench bisect history calibrate museum queries-check plan provision build run give-back tidy compare keep report follow status stop \
-  fetch ssh destroy reap comment compare-runs trend import tsbs-plot-load benchstat list
+  fetch ssh destroy reap gcp-report comment compare-runs trend import tsbs-plot-load benchstat list
 
 help: known
 	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands$(OR)

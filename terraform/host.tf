@@ -6,6 +6,7 @@ resource "google_compute_instance" "main" {
   zone         = var.zones[each.key]
   tags         = [var.name]
   labels = merge(
+    var.organisation.labels,
     {
       expires    = var.expires
       tsduel-run = var.name
@@ -15,20 +16,23 @@ resource "google_compute_instance" "main" {
   # No service_account block: nothing on this machine can act in the project.
 
   boot_disk {
-    auto_delete = true
+    auto_delete       = true
+    kms_key_self_link = var.organisation.kms_key
     initialize_params {
       image = var.image
       size  = each.value.boot_disk_gb
       type  = each.value.boot_disk_type
-      labels = {
+      labels = merge(var.organisation.labels, {
         expires    = var.expires
         tsduel-run = var.name
-      }
+      })
+      resource_manager_tags = length(var.organisation.tags) > 0 ? var.organisation.tags : null
     }
   }
 
   network_interface {
-    subnetwork = google_compute_subnetwork.main.self_link
+    network    = var.organisation.network
+    subnetwork = local.makes_network ? google_compute_subnetwork.main[0].self_link : var.organisation.subnetwork
     dynamic "access_config" {
       for_each = local.iap ? [] : [0]
       content {
@@ -43,11 +47,11 @@ resource "google_compute_instance" "main" {
       block-project-ssh-keys = "TRUE"
       # TRUE: the run's key is in the profile of the account. FALSE: else OS Login would refuse the run's key.
       enable-oslogin = var.os_login ? "TRUE" : "FALSE"
-      # For the host keys, which are read through the API before the first connection: the guest's agent publishes
-      # them; if the organisation forbids that, the serial console has them.
-      enable-guest-attributes = "TRUE"
-      startup-script          = "#!/bin/sh\ncut -d' ' -f1,2 /etc/ssh/ssh_host_*_key.pub | sed 's/^/tsduel-host-key /' >/dev/ttyS0\n"
+      # The host keys, which are read through the API before the first connection.
+      startup-script = "#!/bin/sh\ncut -d' ' -f1,2 /etc/ssh/ssh_host_*_key.pub | sed 's/^/tsduel-host-key /' >/dev/ttyS0\n"
     },
+    # As guest attributes Google's guest agent publishes the keys, too.
+    var.guest_attributes ? { enable-guest-attributes = "TRUE" } : {},
     var.os_login ? {} : { ssh-keys = "${local.user}:${var.public_key}" },
   )
 
@@ -56,10 +60,17 @@ resource "google_compute_instance" "main" {
   scheduling {
     provisioning_model          = var.spot ? "SPOT" : "STANDARD"
     preemptible                 = var.spot
-    automatic_restart           = !var.spot
+    automatic_restart           = var.automatic_restart && !var.spot
     on_host_maintenance         = var.spot ? "TERMINATE" : "MIGRATE"
     instance_termination_action = "DELETE"
     termination_time            = local.termination_time
+  }
+
+  dynamic "params" {
+    for_each = length(var.organisation.tags) > 0 ? [1] : []
+    content {
+      resource_manager_tags = var.organisation.tags
+    }
   }
 
   dynamic "advanced_machine_features" {
@@ -81,7 +92,8 @@ resource "google_compute_instance" "main" {
   }
 
   lifecycle {
-    # Google may write the same time in another form, and Terraform would stop the machine to change it.
+    # Google may write the same time in another form, and Terraform would stop the machine to change it. What Google
+    # has taken of it is read through the API after each apply.
     ignore_changes = [scheduling]
   }
 }

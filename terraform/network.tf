@@ -1,9 +1,12 @@
 locals {
   region = replace(values(var.zones)[0], "/-[a-z]$/", "")
   iap    = var.ssh_via == "iap"
+  # An organisation's own network has its own rules, and its own way out.
+  makes_network = var.organisation.network == null && var.organisation.subnetwork == null
 }
 
 resource "google_compute_network" "main" {
+  count                   = local.makes_network ? 1 : 0
   name                    = var.name
   auto_create_subnetworks = false
   # A network has no labels; `make reap` reads this.
@@ -16,8 +19,9 @@ resource "google_compute_network" "main" {
 }
 
 resource "google_compute_subnetwork" "main" {
+  count         = local.makes_network ? 1 : 0
   name          = var.name
-  network       = google_compute_network.main.self_link
+  network       = google_compute_network.main[0].self_link
   region        = local.region
   ip_cidr_range = "10.84.28.0/24"
 
@@ -29,8 +33,9 @@ resource "google_compute_subnetwork" "main" {
 
 # The only way in from outside. The network has no other rules, and denies everything else.
 resource "google_compute_firewall" "ssh" {
+  count       = local.makes_network ? 1 : 0
   name        = "${var.name}-ssh"
-  network     = google_compute_network.main.self_link
+  network     = google_compute_network.main[0].self_link
   direction   = "INGRESS"
   target_tags = [var.name]
   # The range of the Identity-Aware Proxy.
@@ -57,9 +62,9 @@ resource "google_compute_firewall" "ssh" {
 # Between the machines of a group: the components, and the program that starts them. The tag stands for the private
 # addresses of this network's instances with the tag; only this run's machines have it.
 resource "google_compute_firewall" "between" {
-  count       = var.ports_between == "" ? 0 : 1
+  count       = local.makes_network && var.ports_between != "" ? 1 : 0
   name        = "${var.name}-between"
-  network     = google_compute_network.main.self_link
+  network     = google_compute_network.main[0].self_link
   direction   = "INGRESS"
   source_tags = [var.name]
   target_tags = [var.name]
@@ -84,9 +89,9 @@ resource "google_compute_firewall" "between" {
 
 # A machine without a public address needs these to fetch packages and modules.
 resource "google_compute_router" "main" {
-  count   = local.iap ? 1 : 0
+  count   = local.makes_network && local.iap ? 1 : 0
   name    = "${var.name}-nat"
-  network = google_compute_network.main.self_link
+  network = google_compute_network.main[0].self_link
   region  = local.region
 
   timeouts {
@@ -96,7 +101,7 @@ resource "google_compute_router" "main" {
 }
 
 resource "google_compute_router_nat" "main" {
-  count                              = local.iap ? 1 : 0
+  count                              = local.makes_network && local.iap ? 1 : 0
   name                               = "${var.name}-nat"
   router                             = google_compute_router.main[0].name
   region                             = local.region

@@ -1,3 +1,10 @@
+variable "automatic_restart" {
+  description = "Have Google start the machine again after a failure of its host; else it stays stopped, and is not deleted at its deadline."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
 variable "expires" {
   description = "When Google deletes the machine, in UTC and as in its label, like 20261120t181500z. `make reap` uses it."
   type        = string
@@ -7,6 +14,13 @@ variable "expires" {
     condition     = can(regex("^20[0-9]{6}t[0-9]{6}z$", var.expires)) && can(timeadd(replace(upper(var.expires), "/^(....)(..)(..T..)(..)(..Z)$/", "$1-$2-$3:$4:$5"), "0s"))
     error_message = "expires must be a time in UTC in a label's letters, like 20261120t181500z."
   }
+}
+
+variable "guest_attributes" {
+  description = "Publish the host keys as guest attributes, beside the serial console. Some organisations forbid it."
+  type        = bool
+  default     = true
+  nullable    = false
 }
 
 variable "hosts" {
@@ -51,6 +65,19 @@ variable "name" {
     condition     = can(regex("^tsduel-[a-z0-9-]{0,47}[a-z0-9]$", var.name))
     error_message = "name must be tsduel- and at most 48 lower-case letters, digits and dashes, and must not end with a dash."
   }
+}
+
+variable "organisation" {
+  description = "What an organisation asks for. With its network or subnetwork (a Shared VPC's) none is made, nor rules or NAT: those are its own. kms_key encrypts the disk; labels and tags (tagKeys/1 = tagValues/2) are added to machine and disk."
+  type = object({
+    kms_key    = optional(string)
+    labels     = optional(map(string), {})
+    network    = optional(string)
+    subnetwork = optional(string)
+    tags       = optional(map(string), {})
+  })
+  default  = {}
+  nullable = false
 }
 
 variable "os_login" {

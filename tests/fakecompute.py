@@ -11,9 +11,12 @@ import itertools
 import json
 import re
 import threading
+import time
 import urllib.parse
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,25 +24,38 @@ if TYPE_CHECKING:
 
 PROJECT = "tsduel-test"
 TOKEN = "a-token-of-the-test"  # noqa: S105 - it opens nothing
+ACCOUNT = "me@example.com"
 ZONES = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
 MACHINES = {"e2-standard-2": 2} | {f"{series}-standard-8": 8 for series in ("e2", "n2", "n2d", "c3", "c4")}
 DISKS = ("pd-balanced", "pd-ssd", "hyperdisk-balanced")
 IMAGE = "debian-12-bookworm-v20261006"
+FAMILIES = {"debian-12": IMAGE, "debian-13": "debian-13-trixie-v20261006"}
+HOST_KEYS = ("ecdsa-sha2-nistp256 AAAAFake", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake", "ssh-rsa AAAAFake")
 KINDS = ("networks", "subnetworks", "firewalls", "routers", "disks", "instances")
+# So many questions in so many seconds about the guest attributes of one machine.
+ATTRIBUTES_TIMES, ATTRIBUTES_S = 10, 60.0
+# What provider 7.x asks for a machine of ours with, derived from its source: nothing else may be asked for.
+REQUEST = json.loads((Path(__file__).parent / "golden" / "instance-request.json").read_text())
 PLACE = r"(?P<place>global|regions/[^/]+|zones/[^/]+)"
 
 
 class RefusalError(Exception):
     """An answer that is no success, as Google words it."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, detail: str = "", **metadata: str) -> None:
+        """Take what is in ``errors``, and the reason and the metadata of ``details`` where there is one."""
         super().__init__(message)
-        self.status, self.reason = status, reason
+        self.status, self.reason, self.detail, self.metadata = status, reason, detail, metadata
 
     def body(self) -> dict[str, Any]:
         """Google's JSON."""
         item = {"message": str(self), "domain": "global", "reason": self.reason}
-        return {"error": {"code": self.status, "message": str(self), "errors": [item]}}
+        error: dict[str, Any] = {"code": self.status, "message": str(self), "errors": [item]}
+        if self.detail:
+            kind = "type.googleapis.com/google.rpc.ErrorInfo"
+            info = {"@type": kind, "reason": self.detail, "domain": "googleapis.com", "metadata": self.metadata}
+            error |= {"status": "PERMISSION_DENIED", "details": [info]}
+        return {"error": error}
 
 
 # What Google answers: when a quota is used up, an API was never enabled, a role is missing, or it is overloaded.
@@ -54,11 +70,32 @@ NO_PERMISSION = RefusalError(
     403, "forbidden", f"Required 'compute.networks.create' permission for 'projects/{PROJECT}/global/networks/n'"
 )
 UNAVAILABLE = RefusalError(503, "backendError", "Service Unavailable")
+# Google's rates are by the minute, and what is beyond them is no 429.
+RATE_EXCEEDED = RefusalError(
+    403,
+    "rateLimitExceeded",
+    "Quota exceeded for quota metric 'Read requests' and limit 'Read requests per minute' of service "
+    "'compute.googleapis.com' for consumer 'project_number:123456789'.",
+    "RATE_LIMIT_EXCEEDED",
+    quota_metric="compute.googleapis.com/read_requests",
+)
+TOO_MANY_OPERATIONS = RefusalError(
+    403, "forbidden", "Too many concurrent operations.", "CONCURRENT_OPERATIONS_QUOTA_EXCEEDED"
+)
+NOT_READY = RefusalError(400, "resourceNotReady", f"The resource 'projects/{PROJECT}/global/networks/n' is not ready")
+# What an account gets that may not see the project, or whose project there is none.
+NO_PROJECT = RefusalError(
+    403, "forbidden", "Permission denied on resource project no-such-project.", "CONSUMER_INVALID",
+    consumer="projects/no-such-project",
+)  # fmt: skip
 
 
 def violated(constraint: str) -> RefusalError:
-    """Return what Google answers where an organisation policy forbids something."""
-    return RefusalError(412, "conditionNotMet", f"Constraint constraints/compute.{constraint} violated for project 1.")
+    """Return what Google answers where an organisation policy forbids something: ``managed.X`` is the newer kind."""
+    said = f"Constraint constraints/compute.{constraint} violated for project 1."
+    if constraint.startswith("managed."):
+        said = f'Operation denied by org policy: ["constraints/compute.{constraint}" : "It is not allowed here."].'
+    return RefusalError(412, "conditionNotMet", said)
 
 
 def exhausted(zone: str) -> dict[str, Any]:
@@ -70,13 +107,25 @@ def exhausted(zone: str) -> dict[str, Any]:
     return {"errors": [{"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": message}]}
 
 
+def _check_names(given: Any, known: Any, where: str) -> None:
+    """Refuse a name that the API, as it is asked by the provider, does not have; of labels any."""
+    if isinstance(given, list) and isinstance(known, list):
+        for each in given:
+            _check_names(each, known[0], where)
+    elif isinstance(given, dict) and isinstance(known, dict) and not where.endswith(("labels", "Tags")):
+        for name, value in given.items():
+            if name not in known:
+                raise RefusalError(400, "invalid", f'Invalid JSON payload received. Unknown name "{name}" at {where!r}')
+            _check_names(value, known[name], f"{where}.{name}")
+
+
 @dataclass
 class FakeCompute:
     """The API and all that is in its one project. ``requests`` are method and path of every call, in order."""
 
     boot: Callable[[dict[str, Any]], str] = lambda _: "203.0.113.10"
     shut_down: Callable[[dict[str, Any]], None] = lambda _: None
-    host_keys: Callable[[str], list[str]] = lambda _: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake"]
+    host_keys: Callable[[str], list[str]] = lambda _: list(HOST_KEYS)
     # Each is asked before a request is acted on; the first that returns something has that as its answer.
     faults: list[Callable[[str, str], RefusalError | None]] = field(default_factory=list)
     # How many more machines a zone has, where they come to an end.
@@ -86,9 +135,17 @@ class FakeCompute:
     # Limit and use of a quota, wherever it is the project's or a region's.
     quotas: dict[str, tuple[float, float]] = field(default_factory=dict)
     disabled: set[str] = field(default_factory=set)
+    # Policies of the organisation; "restart": Google refuses a time limit beside an automatic restart.
+    policies: set[str] = field(default_factory=set)
+    # Whether a time limit is forgotten.
+    forgetful: bool = False
+    keys_at_a_time: int = 10
     console: str = ""
+    # Token -> the account whose it is; `/oauth2/token` issues more of them.
+    tokens: dict[str, str] = field(default_factory=lambda: {TOKEN: ACCOUNT})
     stuck: Callable[[dict[str, Any]], bool] = lambda _: False
     stuck_creates: bool = True  # whether the thing exists whose operation is stuck
+    asked: list[dict[str, Any]] = field(default_factory=list)
     things: dict[str, dict[str, Any]] = field(default_factory=dict)
     operations: dict[str, dict[str, Any]] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
@@ -96,6 +153,7 @@ class FakeCompute:
     def __post_init__(self) -> None:
         """Listen on a port of our own."""
         self._numbers = itertools.count(1)
+        self._attributes_asked: dict[str, list[float]] = {}
         self._addresses = itertools.count(2)
         self._lock = threading.RLock()
         api = self
@@ -105,7 +163,8 @@ class FakeCompute:
 
             def _answer(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(length)) if length else {}
+                sent = self.rfile.read(length)
+                body = json.loads(sent) if sent.startswith(b"{") else {}
                 token = self.headers.get("Authorization", "")
                 try:
                     status, found = 200, api.answer(self.command, self.path, token, body)
@@ -138,6 +197,7 @@ class FakeCompute:
         """Return what makes Terraform's provider, and us, speak to this API."""
         services = self.url.replace("/compute/v1/", "/v1/")
         found = {"GOOGLE_COMPUTE_CUSTOM_ENDPOINT": self.url, "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT": services}
+        found["GOOGLE_OAUTH2_CUSTOM_ENDPOINT"] = self.url.replace("/compute/v1/", "/oauth2/")
         return found | {"GOOGLE_OAUTH_ACCESS_TOKEN": TOKEN}
 
     def names(self) -> list[str]:
@@ -158,9 +218,11 @@ class FakeCompute:
         """Return the JSON of one request."""
         with self._lock:
             path, _, query = urllib.parse.unquote(url).partition("?")
+            if path.startswith("/oauth2/"):
+                return self._about_tokens(path, query)
             path = path.removeprefix("/compute").removeprefix("/v1/")
             self.requests.append(f"{method} {path}")
-            if authorization != f"Bearer {TOKEN}":
+            if authorization.removeprefix("Bearer ") not in self.tokens:
                 raise RefusalError(401, "authError", "Request had invalid authentication credentials.")
             for fault in self.faults:
                 if refusal := fault(method, path):
@@ -205,14 +267,28 @@ class FakeCompute:
             return self._done(path, "update")
         raise RefusalError(501, "notImplemented", f"{method} {path}")
 
+    def expire(self) -> None:
+        """Accept no token any more that was issued until now."""
+        self.tokens.clear()
+
+    def _about_tokens(self, path: str, query: str) -> dict[str, Any]:
+        if path == "/oauth2/token":
+            issued = f"token-{next(self._numbers)}"
+            self.tokens[issued] = ACCOUNT
+            return {"access_token": issued, "expires_in": 3600, "token_type": "Bearer"}
+        token = query.removeprefix("access_token=")
+        if path != "/oauth2/tokeninfo" or token not in self.tokens:
+            raise RefusalError(400, "invalid_token", "Invalid Value")
+        return {"expires_in": "3599"} | ({"email": self.tokens[token]} if self.tokens[token] else {})
+
     def _link(self, path: str) -> str:
         return f"{self.url}projects/{PROJECT}" + (f"/{path}" if path else "")
 
     def _image(self, owner: str, path: str) -> dict[str, Any]:
         name = path.rpartition("/")[2]
-        if path == "global/images/family/debian-12":
-            name = IMAGE
-        if owner != "debian-cloud" or not name.startswith("debian-12-"):
+        if path.startswith("global/images/family/"):
+            name = FAMILIES.get(name, "")
+        if owner != "debian-cloud" or not name.startswith(tuple(f"{family}-" for family in FAMILIES)):
             raise RefusalError(404, "notFound", f"The resource 'projects/{owner}/{path}' was not found")
         return {"name": name, "selfLink": f"{self.url}projects/{owner}/{path}", "diskSizeGb": "10"}
 
@@ -223,9 +299,17 @@ class FakeCompute:
         return {"name": name or zone, "selfLink": self._link(path), "status": "UP", "guestCpus": MACHINES.get(name)}
 
     def _guest_attributes(self, path: str, query: str) -> dict[str, Any]:
-        if path not in self.things or "hostkeys/" not in query:
+        asked = self._attributes_asked.setdefault(path, [])
+        asked[:] = [at for at in asked if at > time.monotonic() - ATTRIBUTES_S] + [time.monotonic()]
+        if len(asked) > ATTRIBUTES_TIMES:
+            # "Compute Engine might arbitrarily remove guest attributes."
+            self.host_keys = lambda _: []
+        items = self.things.get(path, {}).get("metadata", {}).get("items", [])
+        hidden = any(item["key"] == "enable-guest-attributes" and item["value"] == "FALSE" for item in items)
+        if path not in self.things or "hostkeys/" not in query or hidden:
             raise RefusalError(404, "notFound", f"The resource '{path}' was not found")
-        keys = [line.split() for line in self.host_keys(path)]
+        # The guest's agent writes one after the other.
+        keys = [line.split() for line in self.host_keys(path)][: self.keys_at_a_time * len(asked)]
         return {"queryValue": {"items": [{"namespace": "hostkeys", "key": k[0], "value": k[1]} for k in keys]}}
 
     def _aggregated(self, kind: str) -> dict[str, Any]:
@@ -256,6 +340,12 @@ class FakeCompute:
                 f"'{machine}' does not exist in zone '{zone}'."
             )
             raise RefusalError(400, "invalid", message)
+        self.asked.append(json.loads(json.dumps(body)))
+        _check_names(body, REQUEST, "")
+        self._check_scheduling(body.get("scheduling") or {})
+        items = {item["key"]: item["value"] for item in body.get("metadata", {}).get("items") or []}
+        if "managed.disableGuestAttributesAccess" in self.policies and items.get("enable-guest-attributes") == "TRUE":
+            raise violated("managed.disableGuestAttributesAccess")
         if self.left.get(zone, 1) < 1:
             return self._done(path, "insert", error=exhausted(zone))
         if zone in self.left:
@@ -264,6 +354,26 @@ class FakeCompute:
         if not stuck or self.stuck_creates:
             self._add_instance(place, path, body)
         return self._done(path, "insert", stuck=stuck)
+
+    def _check_scheduling(self, asked: dict[str, Any]) -> None:
+        """Refuse what Google's documentation of time limits, spot machines and host events says is not possible."""
+
+        def refuse(name: str, why: str) -> None:
+            message = f"Invalid value for field 'resource.scheduling.{name}': '{asked.get(name)}'. {why}"
+            raise RefusalError(400, "invalid", message)
+
+        limited = "terminationTime" in asked or "maxRunDuration" in asked
+        if limited and "instanceTerminationAction" not in asked:
+            refuse("instanceTerminationAction", "A machine with a time limit needs an action for its end.")
+        if "instanceTerminationAction" in asked and not limited and asked.get("provisioningModel") != "SPOT":
+            refuse("instanceTerminationAction", "It is for machines with a time limit, and spot machines.")
+        if "terminationTime" in asked and datetime.fromisoformat(asked["terminationTime"]) < datetime.now(UTC):
+            refuse("terminationTime", "It is in the past.")
+        spot = asked.get("provisioningModel") == "SPOT" or asked.get("preemptible")
+        if asked.get("automaticRestart") and (spot or (limited and "restart" in self.policies)):
+            refuse("automaticRestart", "Scheduling must have automaticRestart be false.")
+        if spot and asked.get("onHostMaintenance") == "MIGRATE":
+            refuse("onHostMaintenance", "A spot machine is not migrated.")
 
     def _add_instance(self, place: str, path: str, body: dict[str, Any]) -> None:
         disk = body["disks"][0]
@@ -275,6 +385,8 @@ class FakeCompute:
         disk |= {"source": self._link(disk_path), "deviceName": "persistent-disk-0", **kinds}
         # Provider 4.0.0 sends [null], and cannot read it.
         body.get("scheduling", {}).pop("nodeAffinities", None)
+        if self.forgetful:
+            body["scheduling"].pop("terminationTime")
         address = self.boot(body)
         for number, card in enumerate(body["networkInterfaces"]):
             card |= {

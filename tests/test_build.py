@@ -391,16 +391,16 @@ def test_builds_do_not_see_the_users_settings(cache):
     assert values["GOMODCACHE"] == str(cache / "go" / "mod")
 
 
-def packages(tmp_path: Path, *pairs: str, sudo: bool) -> subprocess.CompletedProcess[str]:
-    """Run scripts/ensure-packages as somebody else than root, with an apt-get that only writes down its words."""
+def packages(tmp_path: Path, *pairs: str, sudo: bool, apt: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    """Run scripts/ensure-packages as nobody in particular, with an apt-get that writes its words down, and `apt`."""
     tools = tmp_path / "tools"
-    script(tools / "apt-get", f'echo "$@" >>"{tmp_path}/apt"')
+    script(tools / "apt-get", f'echo "$@" >>"{tmp_path}/apt"; {apt}')
     script(tools / "sudo", 'shift; [ -n "$MAY" ] || exit 1; exec "$@"')
     text = (PROJECT / "scripts" / "ensure-packages").read_text().replace("EUID", "FAKE_EUID")
     copy = tmp_path / "ensure-packages"
     copy.write_text(text)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "TSDUEL_CACHE": str(tmp_path / "cache")}
-    environment |= {"FAKE_EUID": "1000"} | ({"MAY": "1"} if sudo else {})
+    environment |= {"FAKE_EUID": "1000"} | ({"MAY": "1"} if sudo else {}) | more
     return subprocess.run(["bash", copy, *pairs], check=False, capture_output=True, text=True, env=environment)
 
 
@@ -416,6 +416,25 @@ def test_missing_packages_are_installed_only_where_that_needs_no_question(tmp_pa
     done = packages(tmp_path, "nosuch-a=zstd", "/nosuch=jq", sudo=True)
     assert (done.returncode, done.stdout) == (0, "zstd\njq\n")
     assert "install -y --no-install-recommends zstd jq" in (tmp_path / "apt").read_text()
+
+
+def test_the_lists_lock_is_waited_for(tmp_path):
+    """apt-get waits for no lock of its lists, which apt-daily holds while a machine starts; other failures are said."""
+    held = f"""case "$*" in
+    *update) [ "$(grep -c update "{tmp_path}/apt")" -gt 2 ] && exit 0
+      echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)" >&2; exit 100 ;;
+    *) [ "$(grep -c update "{tmp_path}/apt")" -gt 2 ] ;;
+    esac"""
+    done = packages(tmp_path, "nosuch=zstd", sudo=True, apt=held, PAUSE_S="0.1")
+    assert (done.returncode, done.stdout) == (0, "zstd\n"), done.stderr
+    (tmp_path / "apt").unlink()
+    done = packages(tmp_path, "nosuch=zstd", sudo=True, apt=held, PAUSE_S="0.1", LOCK_S="-1")
+    assert "It is held by process 7" in done.stderr
+    assert done.returncode == 2
+    (tmp_path / "apt").unlink()
+    done = packages(tmp_path, "nosuch=zstd", sudo=True, apt="echo no network >&2; exit 100", PAUSE_S="999")
+    assert "no network" in done.stderr
+    assert done.returncode == 2
 
 
 def test_a_failed_pip_leaves_no_venv_that_counts_as_ready(tmp_path):

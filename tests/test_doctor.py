@@ -178,20 +178,19 @@ class TestElsewhere:
         done = run_doctor("full", TARGET="ssh")
         assert "error    experiment    TARGET=ssh needs to know the machine" in done.stdout
 
-    @pytest.mark.parametrize("mode", ["full", "fast"])
-    def test_no_credentials(self, mode, tmp_path):
-        """Neither a token nor gcloud."""
+    def test_no_credentials(self, tmp_path):
+        """Neither a token nor Google's own defaults."""
         tools = tmp_path / "bin"
         tools.mkdir()
         for name in ("bash", "env", "cat", "cmp", "ssh", "sort", "terraform", "git"):
             if shutil.which(name):
                 (tools / name).symlink_to(shutil.which(name))
         done = run_doctor(
-            mode, TARGET="gcp", GCP_PROJECT="my-project", SSH_FROM="203.0.113.7", PATH=str(tools),
+            "full", TARGET="gcp", GCP_PROJECT="my-project", HOME=str(tmp_path), SSH_FROM="203.0.113.7", PATH=str(tools),
             PYTHON=str(PROJECT / ".venv/bin/python"),
         )  # fmt: skip
         assert done.returncode == 2
-        assert "gcloud auth login" in done.stdout + done.stderr
+        assert "gcloud auth application-default login" in done.stdout + done.stderr
 
     def test_a_token_and_a_project_that_answers(self, google):
         """One question to Google's API, and no more; a project that is not there is a sentence."""

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import fakecompute
 import plans
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from fakecompute import PROJECT, RefusalError
 from renting import asked, named, rented, run_of
 
 from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
 from tsduel.places import hosts, lent, presence, provision
-from tsduel.places.gcp import credentials, give_back, messages, os_login, provide, reap
+from tsduel.places.gcp import api as compute_api
+from tsduel.places.gcp import credentials, give_back, host_keys, messages, os_login, provide, reap, rent
 from tsduel.places.gcp.api import Compute
 from tsduel.rounds import attend, elsewhere, ending
 from tsduel.rounds.view import show
 
+SLOWLY = host_keys.PAUSE_S
 TWO = {"host1": ("client",), "host2": ("server",)}
+SEEN = "$CLOUDSDK_AUTH_ACCESS_TOKEN of $CLOUDSDK_CORE_ACCOUNT as $CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT"
 FLEET = {"machines": ("e2-standard-8", "n2-standard-8"), "HOSTS": "2", "SPARE_HOSTS": "1"}
 
 
@@ -34,32 +41,88 @@ def gcloud(directory, body):
     return {"PATH": f"{directory}:/usr/bin:/bin"}
 
 
+@pytest.fixture
+def default(google, tmp_path, monkeypatch):
+    """Leave this process Google's own defaults alone, those of a service account; return where its file lies."""
+    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    known = {"type": "service_account", "client_email": "robot@p.iam.gserviceaccount.com", "private_key": pem}
+    known["token_uri"] = google.environment()["GOOGLE_OAUTH2_CUSTOM_ENDPOINT"] + "token"
+    # Where `gcloud auth application-default login` leaves a file, too.
+    file = tmp_path / "gcloud" / "application_default_credentials.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(known))
+    monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(file.parent))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    credentials.default.cache_clear()
+    yield file
+    credentials.default.cache_clear()
+
+
 class TestCredentials:
     """The token for Google Cloud."""
 
-    def test_gclouds(self, tmp_path):
-        """GOOGLE_OAUTH_ACCESS_TOKEN, else gcloud's, with GOOGLE_APPLICATION_CREDENTIALS that of the application."""
+    def test_where_it_comes_from(self, google, default, monkeypatch, tmp_path):
+        """GOOGLE_OAUTH_ACCESS_TOKEN, else Google's own defaults, without gcloud: the variable's file, or theirs."""
         assert credentials.token({"GOOGLE_OAUTH_ACCESS_TOKEN": " abc "}) == "abc"
-        environment = gcloud(tmp_path, 'echo "token-of-$*"')
-        assert credentials.token(environment) == "token-of-auth print-access-token --quiet"
-        environment["GOOGLE_APPLICATION_CREDENTIALS"] = "key.json"
-        assert credentials.token(environment) == "token-of-auth application-default print-access-token --quiet"
+        assert google.tokens[credentials.token({})] == fakecompute.ACCOUNT
+        assert Compute(PROJECT).get("")["name"] == PROJECT
+        credentials.default.cache_clear()
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(default.rename(tmp_path / "elsewhere.json")))
+        assert credentials.token({}) in google.tokens
 
-    def test_none(self, tmp_path):
-        """The sentence has the command to log in, and gcloud's error."""
-        with pytest.raises(UserError, match="no gcloud on PATH to get them from: log in with `gcloud auth login`"):
-            credentials.token({"PATH": str(tmp_path)})
-        environment = gcloud(tmp_path, 'echo "ERROR: (gcloud.auth) You do not have an active account" >&2; exit 1')
-        with pytest.raises(UserError, match=r"You do not have an active account\): log in with"):
-            credentials.token(environment)
+    def test_none(self, default):
+        """The sentence has the command to log in."""
+        default.unlink()
+        with pytest.raises(UserError, match="log in with `gcloud auth application-default login`"):
+            credentials.token({})
 
-    def test_terraform_acts_as_we_do(self):
-        """It gets none of the user's other credentials and variables."""
-        dropped = {"GOOGLE_CREDENTIALS": "{}", "TF_VAR_spot": "true", "TF_CLI_ARGS": "-x"}
-        kept = {"GOOGLE_OAUTH_ACCESS_TOKEN": "t", "HTTPS_PROXY": "p"}
-        environment = credentials.terraform_environment(dropped | kept)
-        assert not set(dropped) & set(environment)
-        assert environment.items() >= kept.items()
+    @pytest.mark.usefixtures("default")
+    def test_a_token_that_ends_in_mid_run(self, google):
+        """One that has ended by itself is renewed, for Terraform one that would not last; one that was given is not."""
+        compute = Compute(PROJECT)
+        compute.get("")
+        first = credentials.token({})
+        google.expire()
+        assert compute.get("")["name"] == PROJECT
+        second = credentials.token({})
+        assert second != first
+        credentials.default().expiry = datetime.now(UTC).replace(tzinfo=None) + timedelta(minutes=15)
+        assert credentials.token({}) == second
+        assert credentials.terraform_environment({})["GOOGLE_OAUTH_ACCESS_TOKEN"] != second
+
+    def test_a_given_token_that_has_ended(self, google):
+        """It cannot be renewed, so a sentence says how long a token lives."""
+        google.expire()
+        with pytest.raises(UserError, match="a token lives for one hour"):
+            provide._preflight(Compute(PROJECT), asked(), {})
+
+    def test_children_act_as_we_do(self, google):
+        """They get none of the user's variables that make them another identity, or change what they do."""
+        theirs = {
+            "GOOGLE_CREDENTIALS": "{}", "GOOGLE_IMPERSONATE_SERVICE_ACCOUNT": "robot", "GOOGLE_BILLING_PROJECT": "p",
+            "USER_PROJECT_OVERRIDE": "true", "GCLOUD_KEYFILE_JSON": "{}", "CLOUDSDK_CORE_PROJECT": "p",
+            "CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT": "robot", "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": "f",
+            "TF_VAR_spot": "true", "TF_CLI_ARGS": "-x", "TF_DATA_DIR": "/d", "TF_WORKSPACE": "w",
+            "TF_REATTACH_PROVIDERS": "{}",
+        }  # fmt: skip
+        kept = {"GOOGLE_OAUTH_ACCESS_TOKEN": fakecompute.TOKEN, "HTTPS_PROXY": "p"}
+        ours = {"TF_CLI_CONFIG_FILE": "mirror.rc", "GOOGLE_COMPUTE_CUSTOM_ENDPOINT": google.url}
+        environment = credentials.terraform_environment(theirs | kept | ours)
+        assert not set(theirs) & set(environment)
+        assert environment.items() >= (kept | ours).items()
+        ours = {"CLOUDSDK_CONFIG": "/c", "CLOUDSDK_PROXY_ADDRESS": "a", "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE": "f"}
+        environment = credentials.gcloud_environment(theirs | kept | ours)
+        set_by_us = {
+            # Empty, since the user's configuration may say it as well.
+            "CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT": "",
+            "CLOUDSDK_AUTH_ACCESS_TOKEN": fakecompute.TOKEN,
+            "CLOUDSDK_CORE_ACCOUNT": fakecompute.ACCOUNT,
+        }
+        assert environment.items() >= (ours | set_by_us | {"HTTPS_PROXY": "p"}).items()
+        assert {n for n in environment if n.startswith(("CLOUDSDK_", "GOOGLE_"))} == {*ours, *set_by_us}
 
 
 class TestNothingIsLeft:
@@ -274,6 +337,8 @@ class TestBeforeAnythingIsMade:
             (RefusalError(401, "authError", "Invalid Credentials"), {}, "Google does not accept the credentials; a"),
             (None, {"project": "some-other-one"}, "there is no project some-other-one, or the account may not see it"),
             (fakecompute.UNAVAILABLE, {}, "Google's API is unavailable (503), also after several tries"),
+            (fakecompute.RATE_EXCEEDED, {}, "more requests a minute than Google allows tsduel-test (Read requests"),
+            (fakecompute.NO_PROJECT, {}, "there is no project tsduel-test, or the account may not see it"),
         ],
     )
     def test_sentences(self, google, fault, change, sentence):
@@ -284,6 +349,25 @@ class TestBeforeAnythingIsMade:
             provide._preflight(Compute(where.project), where, {})
         assert sentence in str(error.value)
         assert [r for r in google.requests if not r.startswith("GET")] == []
+
+    @pytest.mark.parametrize("refusal", [fakecompute.RATE_EXCEEDED, fakecompute.TOO_MANY_OPERATIONS,
+                                         fakecompute.NOT_READY])  # fmt: skip
+    def test_what_passes_in_a_minute_is_waited_for(self, google, refusal, monkeypatch):
+        """Rates are refilled each minute, so a request that was too much is sent again for more than that."""
+        clock = [0.0]
+        monkeypatch.setattr(compute_api, "FIRST_WAIT_S", 1.0)
+        monkeypatch.setattr(compute_api.time, "sleep", lambda pause: clock.append(clock[-1] + pause))
+        google.faults.append(lambda *_: refusal if clock[-1] < 60 else None)
+        assert Compute(PROJECT).get("")["name"] == PROJECT
+        assert 60 <= clock[-1] < 120
+
+    def test_a_deletion_that_is_too_fast_for_google(self, google, tmp_path):
+        """It comes to its end, and the run says that nothing is left."""
+        rented(google, "tsduel-mine-aaaaaa")
+        refused = iter([fakecompute.RATE_EXCEEDED, fakecompute.NOT_READY] * 2)
+        google.faults.append(lambda method, _: next(refused, None) if method == "DELETE" else None)
+        give_back.main(run_of(tmp_path, "tsduel-mine-aaaaaa"), named("tsduel-mine-aaaaaa"))
+        assert google.names() == []
 
     def test_iap_that_is_not_enabled(self, google, monkeypatch):
         """Without the API the tunnel would fail later without a reason."""
@@ -370,8 +454,9 @@ class TestHostKeys:
     """The keys of a machine, before the first connection."""
 
     @pytest.fixture
-    def outputs(self, google):
-        """Return the outputs of a running machine."""
+    def outputs(self, google, monkeypatch):
+        """Return the outputs of a running machine; nobody waits."""
+        monkeypatch.setattr(host_keys, "PAUSE_S", 0.01)
         rented(google, "tsduel-keys-aaaaaa")
         return {"instance": "tsduel-keys-aaaaaa-host1", "zone": "us-central1-a"}
 
@@ -379,7 +464,7 @@ class TestHostKeys:
         """The guest's agent publishes them, else the startup script prints them."""
         (tmp_path / "host").mkdir()
         found = provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
-        assert found.read_text() == "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake\n"
+        assert found.read_text() == "".join(f"* {key}\n" for key in fakecompute.HOST_KEYS)
         google.host_keys = lambda _: []
         google.console = (
             "boot\r\ntsduel-host-key ssh-ed25519 AAAA+/=\r\nx startup-script: tsduel-host-key ssh-rsa BBBB\n"
@@ -387,35 +472,54 @@ class TestHostKeys:
         found = provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
         assert found.read_text() == "* ssh-ed25519 AAAA+/=\n* ssh-rsa BBBB\n"
 
+    def test_keys_that_come_one_after_the_other(self, google, outputs):
+        """All that sshd has are waited for; an sshd with fewer types than usual is one whose keys become no more."""
+        three = ["ssh-rsa A", "ecdsa-sha2-nistp256 B", "ssh-ed25519 C"]
+        google.host_keys, google.keys_at_a_time = lambda _: three, 1
+        assert host_keys.published(Compute(PROJECT), outputs) == set(three)
+        google.host_keys = lambda _: three[:2]
+        assert host_keys.published(Compute(PROJECT), outputs) == set(three[:2])
+
+    def test_so_often_as_google_allows(self, google, outputs, monkeypatch):
+        """A machine that takes a minute to boot is asked ten times at most, since Google removes its keys else."""
+        clock = [0.0]
+        for module in (host_keys.time, fakecompute.time):
+            monkeypatch.setattr(module, "monotonic", lambda: clock[-1])
+            monkeypatch.setattr(module, "sleep", lambda pause: clock.append(clock[-1] + pause))
+        monkeypatch.setattr(host_keys, "PAUSE_S", SLOWLY)
+        google.faults.append(lambda *_: fakecompute.UNAVAILABLE if clock[-1] < 65 else None)
+        found = host_keys.published(Compute(PROJECT), outputs)
+        assert (len(found), clock[-1] >= 65) == (3, True)
+
     def test_else_it_fails(self, google, outputs, tmp_path, monkeypatch):
         """Without keys there is no login."""
         google.host_keys = lambda _: []
-        monkeypatch.setattr(provide, "HOST_KEYS_S", 0)
-        monkeypatch.setattr(provide.time, "sleep", lambda _: None)
+        monkeypatch.setattr(host_keys, "PATIENCE_S", 0)
         with pytest.raises(
             UserError, match="published no host keys in 0 s, neither as guest attributes nor on its serial"
         ):
             provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
 
 
-def test_the_tunnel_has_the_credentials_that_rented(tmp_path):
-    """The tunnel has our token, and works in any directory."""
+def test_the_tunnel_has_the_credentials_that_rented(google, tmp_path):
+    """The tunnel has our token and its account, impersonates nobody, and works in any directory."""
     host = {"instance": "tsduel-x", "port": 22, "project": PROJECT, "zone": "us-central1-a"}
     (tmp_path / "host").mkdir()
     line = Path(provide._iap_config(tmp_path, host, "host1")).read_text().splitlines()[1]
     assert line.startswith("  ProxyCommand env PYTHONPATH=")
-    environment = gcloud(tmp_path, 'echo "$CLOUDSDK_AUTH_ACCESS_TOKEN: $*"') | {"GOOGLE_OAUTH_ACCESS_TOKEN": "t"}
+    environment = gcloud(tmp_path, f'echo "{SEEN}: $*"') | google.environment()
+    environment["CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT"] = "robot"
     command = line.removeprefix("  ProxyCommand ").replace("%%", "%")
     done = subprocess.run(["sh", "-c", command], cwd="/", env=environment, capture_output=True, text=True, check=True)
     where = f"--project={PROJECT} --zone=us-central1-a"
     wanted = f"compute start-iap-tunnel tsduel-x 22 --listen-on-stdin --verbosity=warning {where}"
-    assert done.stdout == f"t: {wanted}\n"
+    assert done.stdout == f"{fakecompute.TOKEN} of me@example.com as : {wanted}\n"
 
 
 def test_os_login(google, tmp_path, monkeypatch):
     """The key is in the account's profile until the machine is deleted."""
     log = tmp_path / "log"
-    told = f'echo "$CLOUDSDK_AUTH_ACCESS_TOKEN: $*" >>{log}; echo me_example_com'
+    told = f'echo "{SEEN}: $*" >>{log}; echo me_example_com'
     for name, value in gcloud(tmp_path, told).items():
         monkeypatch.setenv(name, value)
     run_dir = run_of(tmp_path, "tsduel-mine-aaaaaa")
@@ -425,13 +529,27 @@ def test_os_login(google, tmp_path, monkeypatch):
     rented(google, where.name)
     give_back.main(run_dir, where)
     first, second = log.read_text().splitlines()
-    assert first.startswith(
-        f"{fakecompute.TOKEN}: compute os-login ssh-keys add --key-file={key}.pub --ttl={6 * 3600}s"
-    )
+    acts = f"{fakecompute.TOKEN} of me@example.com as : compute os-login ssh-keys"
+    assert first.startswith(f"{acts} add --key-file={key}.pub --ttl={6 * 3600}s")
     assert f"ssh-keys remove --key-file={key}.pub --project={PROJECT}" in second
     gcloud(tmp_path, "echo 'ERROR: API [oslogin.googleapis.com] not enabled' >&2; exit 1")
     with pytest.raises(UserError, match=r"not enabled\): `gcloud services enable oslogin.googleapis.com"):
         os_login.register(key, where, os.environ)
+    # Without it gcloud would ask for the profile of nobody, or of whom it is logged in as.
+    google.tokens["nobodys"] = ""
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "nobodys")
+    with pytest.raises(UserError, match="Google does not say whose token it is"):
+        os_login.register(key, where, os.environ)
+
+
+@pytest.mark.usefixtures("google")
+@pytest.mark.parametrize("family", fakecompute.FAMILIES)
+def test_an_image_family_becomes_its_newest_image(family):
+    """That of Debian 12, and the next one; a family that has ended is a sentence."""
+    whole = "projects/debian-cloud/global/images"
+    assert rent._newest(f"{whole}/family/{family}", PROJECT) == f"{whole}/{fakecompute.FAMILIES[family]}"
+    with pytest.raises(UserError, match="there is no family/debian-11 any more, since families of images end"):
+        rent._newest(f"{whole}/family/debian-11", PROJECT)
 
 
 @pytest.mark.parametrize(
@@ -444,6 +562,13 @@ def test_os_login(google, tmp_path, monkeypatch):
         ("googleapi: Error 412: Constraint constraints/compute.vmExternalIpAccess violated for project 1.", UserError,
          "forbids machines with a public address (constraints/compute.vmExternalIpAccess): take SSH_FROM=iap"),
         ("Constraint constraints/compute.requireOsLogin violated", UserError, 'add SET="gcp.os_login=true"'),
+        ('Operation denied by org policy: ["constraints/compute.managed.vmExternalIpAccess" : "No."]', UserError,
+         "public address (constraints/compute.managed.vmExternalIpAccess): take SSH_FROM=iap"),
+        ('["constraints/compute.managed.requireOsLogin" : "No."]', UserError, 'add SET="gcp.os_login=true"'),
+        ('Operation denied by custom org policy: ["customConstraints/custom.onlyN2" : "No."]', UserError,
+         "forbids it (customConstraints/custom.onlyN2): ask who administers"),
+        ('Error 403: Permission denied on resource project x.\nDetails:\n[{"reason": "CONSUMER_INVALID"}]\n, forbidden',
+         UserError, "there is no project tsduel-test"),
         ("Constraint constraints/compute.trustedImageProjects violated", UserError, "have debian-cloud added to it"),
         ("Constraint constraints/compute.restrictCloudNATUsage violated", UserError,
          "forbids it (constraints/compute.restrictCloudNATUsage): ask who administers"),
@@ -452,7 +577,9 @@ def test_os_login(google, tmp_path, monkeypatch):
         ("code: ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", messages.NoCapacityError, "left at the moment"),
         ("Quota 'CPUS_PER_VM_FAMILY' exceeded.  Limit: 176.0 in region us-central1.", UserError, "CPUS_PER_VM_FAMILY"),
         ("Error 404: The resource 'projects/debian-cloud/global/images/debian-12-x' was not found", UserError,
-         "there is no image debian-12-x any more"),
+         "there is no image debian-12-x any more: plan anew"),
+        ("Error 404: The resource 'projects/debian-cloud/global/images/family/debian-12' was not found", UserError,
+         'take a newer one, like SET="gcp.image=projects/debian-cloud/global/images/family/debian-13"'),
         ("timeout while waiting for state to become 'DONE'", UserError, "within the time we allow"),
         ("This project requires billing to be enabled", UserError, "has no billing account"),
         ("something nobody has seen\n  with details", UserError, "something nobody has seen with details"),

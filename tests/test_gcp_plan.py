@@ -16,7 +16,7 @@ from renting import HERE, asked
 from tsduel.core.errors import UserError
 from tsduel.core.rundir import open_run
 from tsduel.places import place as places
-from tsduel.places.gcp import prices, reap, rent
+from tsduel.places.gcp import catalog, prices, reap, rent
 from tsduel.plan import resolve as plan
 from tsduel.question import knobs, read
 
@@ -65,12 +65,16 @@ class TestKnobs:
             ("gcp.disk_type=pd-standard", "gcp.disk_type:"),
             ("gcp.machine=E2", "gcp.machine:"),
             ("gcp.machine=e2-medium", "gcp: machine: e2-medium has no cores of its own"),
+            ("gcp.machine=e2-custom-small-4096", "gcp: machine: e2-custom-small-4096 has no cores of its own"),
+            ("gcp.machine=e2-custom", "gcp: machine: e2-custom is no type of machine: write it like e2-standard-8, or"),
+            ("gcp.subnetwork=default", "gcp.subnetwork"),
+            ("gcp.kms_key=k", "gcp.kms_key"),
             ("gcp.machine=c4a-standard-8", "gcp: machine: a c4a-standard-8 is an Arm machine"),
             ("gcp.image=debian-12", "gcp.image:"),
             ("gcp.machine=n4-standard-8 gcp.disk_type=pd-ssd", "gcp: disk_type: a n4-standard-8 takes hyperdisk-"),
             ("gcp.disk_type=hyperdisk-balanced", "gcp: disk_type: a e2-standard-8 takes no Hyperdisk"),
             ("gcp.machine=t2d-standard-8 gcp.threads_per_core=1", "gcp: threads_per_core: a t2d-standard-8 has one"),
-            ("gcp.size=8", "gcp.size: unknown key; allowed here: disk_gb, disk_type, image, lifetime_h, machine"),
+            ("gcp.size=8", "gcp.size: unknown key; allowed here: disk_gb, disk_type, guest_attributes, image, kms_key"),
         ],
     )
     def test_settings_are_fields_of_the_experiment(self, setting, sentence):
@@ -103,8 +107,11 @@ class TestPrice:
         assert cost.machine_h == 0.268024
         assert cost.disk_h == pytest.approx(100 * 0.10 / 730, abs=1e-6)
         assert found.lifetime_s == 6 * 3600
-        assert cost.worst == pytest.approx(6 * cost.hour, abs=0.005)
-        assert cost.expected == pytest.approx(3 * cost.hour, abs=0.005)
+        assert cost.traffic == 0.12
+        assert cost.worst == pytest.approx(6 * cost.hour + 0.12, abs=0.005)
+        assert cost.expected == pytest.approx(3 * cost.hour + 0.12, abs=0.005)
+        # Without a public address all that is fetched and sent goes through the NAT, at 0.045 a GiB.
+        assert asked(SSH_FROM="iap").price.traffic == pytest.approx(0.12 + 7 * 0.045, abs=0.006)
 
     def test_a_fleet(self):
         """HOSTS machines of each type, then the spare ones; the price counts all. gcp.price_h is that of one."""
@@ -115,8 +122,39 @@ class TestPrice:
         ]
         one, other = (asked(machine=machine).price for machine in ("e2-standard-8", "n2-standard-8"))
         assert found.price.hour == pytest.approx(3 * (one.hour + other.hour), abs=1e-5)
-        assert found.price.worst == pytest.approx(6 * found.price.hour, abs=0.005)
-        assert asked(HOSTS="3", price_h=2, lifetime_h=1).price.worst == 6.0
+        assert found.price.worst == pytest.approx(6 * (found.price.hour + 0.12), abs=0.005)
+        assert asked(HOSTS="3", price_h=2, lifetime_h=1).price.worst == 6.36
+
+    def test_the_table_is_made_of_the_catalogue(self):
+        """A machine costs its CPUs and memory in each region; spot prices are left out, and what it lacks stays."""
+
+        def sku(description, nanos, *regions, usage="OnDemand"):
+            rates = [{"unitPrice": {"currencyCode": "USD", "units": "0", "nanos": nanos}}]
+            return {
+                "description": description, "category": {"usageType": usage}, "serviceRegions": list(regions),
+                "pricingInfo": [{"pricingExpression": {"tieredRates": rates}}],
+            }  # fmt: skip
+
+        pages = [
+            {"skus": [
+                sku("E2 Instance Core running in Americas", 21_811_590, "us-central1", "us-east1"),
+                sku("Spot Preemptible E2 Instance Core running in Americas", 1, "us-central1", usage="Preemptible"),
+                sku("Balanced PD Capacity in Frankfurt", 120_000_000, "europe-west3"),
+            ]},
+            {"skus": [
+                sku("E2 Instance Ram running in Americas", 2_923_530, "us-central1", "us-east1"),
+                sku("E2 Instance Core running in Frankfurt", 28_103_000, "europe-west3"),
+                sku("E2 Instance Ram running in Frankfurt", 3_766_000, "europe-west3"),
+            ]},
+        ]  # fmt: skip
+        header = "item,usd,unit,regions,as_of\n"
+        before = f"{header}e2-standard-8,1,hour,us-central1,2026-01\nnat,0.0064,hour,*,2026-01\n"
+        lines = list(catalog.table(pages, before, "2026-12"))
+        assert "e2-standard-8,0.268046,hour,us-central1 us-east1,2026-12" in lines
+        assert "e2-standard-8,0.345336,hour,europe-west3,2026-12" in lines
+        assert "pd-balanced,0.12,GB-month,europe-west3,2026-12" in lines
+        assert lines[-1] == "nat,0.0064,hour,*,2026-01"
+        assert len([line for line in lines if line.startswith("e2-standard-8,")]) == 2
 
     def test_no_price_no_machine(self):
         """Without a price in the table nothing is rented."""
@@ -132,7 +170,7 @@ class TestPrice:
         for row in rows:
             item, usd, unit, regions, as_of = row.split(",")
             assert datetime.strptime(as_of, "%Y-%m").replace(tzinfo=UTC) < datetime.now(UTC)
-            hours = {"hour": 1, "GB-month": 730}[unit]
+            hours = {"hour": 1, "GiB": 1, "GB-month": 730}[unit]
             region = regions.split()[0].replace("*", "us-central1")
             assert prices.look_up(item, region) == (float(usd) / hours, as_of)
 
@@ -156,14 +194,14 @@ class TestAgreement:
         for words in (
             "e2-standard-8 in us-central1-a (else us-central1-b, us-central1-c, us-central1-f), 100 GB pd-balanced",
             PROJECT, "about 3.0 h", "Google deletes it after 6.0 h", "0.2867 USD an hour",
-            "list price of 2026-11; check yours", f"images/{IMAGE}", "at worst 1.72 USD",
+            "list price of 2026-11; check yours", f"images/{IMAGE}", "at worst 1.84 USD",
         ):  # fmt: skip
             assert words in said
 
     def test_the_price_is_that_of_the_whole_fleet(self, capsys):
         """It prints a line for each type, and the sum, which MAX_COST limits."""
         fleet = asked(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2", SPARE_HOSTS="1")
-        with pytest.raises(UserError, match=r"MAX_COST: it costs 12\.49 USD at worst.*take fewer machines \(HOSTS=\)"):
+        with pytest.raises(UserError, match=r"MAX_COST: it costs 13\.21 USD at worst.*take fewer machines \(HOSTS=\)"):
             rent.ask(fleet, {"YES": "1", "MAX_COST": "12"})
         said = capsys.readouterr().out
         assert "machine   3 x e2-standard-8 (1 of them spare) in us-central1-a" in said
@@ -175,7 +213,7 @@ class TestAgreement:
         [
             ({}, "there is no terminal on which to agree to this price; add YES=1"),
             ({"YES": "yes"}, "YES: 'yes' is neither 1 nor 0"),
-            ({"YES": "1", "MAX_COST": "1.71"}, "MAX_COST: it costs 1.72 USD at worst, and MAX_COST allows 1.71"),
+            ({"YES": "1", "MAX_COST": "1.83"}, "MAX_COST: it costs 1.84 USD at worst, and MAX_COST allows 1.83"),
             ({"YES": "1", "MAX_COST": "five"}, "MAX_COST: 'five' is no amount of USD"),
             ({"YES": "1", "MAX_COST": "nan"}, "MAX_COST: 'nan' is no amount of USD"),
         ],
@@ -259,7 +297,7 @@ class TestFleet:
 
     def test_hosts_that_make_a_block_together(self, planned, capsys):
         """All are in one zone and have a price; one runs the blocks."""
-        with pytest.raises(UserError, match=r"MAX_COST: it costs 1\.72 USD at worst"):
+        with pytest.raises(UserError, match=r"MAX_COST: it costs 2\.08 USD at worst"):
             planned({"MAX_COST": "1.71"}, **APART)
         run = planned({}, **APART)
         assert (run.plan.hosts, run.plan.lent_hosts) == (("host1",), ("host2", "host3"))

@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import synthetic
 import synthetic_fleet as fleets
 from reports import analysed, reported
 from scipy import stats
 
 from plots.pictures import Pictures
-from plots.sections.hosts import section
+from plots.sections.hosts import section, standing
 from plots.source import open_source
 from tsduel.core.metrics import METRICS
 from tsduel.stats import machines
@@ -202,6 +203,17 @@ class TestFleet:
         assert "## Host by host" in text
         assert (fleet / "plots/hosts.svg").exists()
         assert "| host6" in text
+
+    def test_settings_of_the_kernel_that_differ(self, fleet):
+        """A setting that some hosts have otherwise is named with its values; one that all have is not."""
+        for number in range(1, 7):
+            value = "1" if number == 2 else "0"
+            settings = {"vm.overcommit_memory": value, "vm.swappiness": "60"}
+            synthetic.edit(fleet / f"raw/host{number}.json", sysctls=settings)
+        lines = "\n".join(standing(open_source(fleet)))
+        assert "The hosts differ in `vm.overcommit_memory`, a setting of their kernels: 0 (host1, host3" in lines
+        assert "; 1 (host2)." in lines
+        assert "swappiness" not in lines
 
     def test_cells_that_differ_in_more_than_the_machine_are_not_held_against_each_other(self, fleet):
         """Compared cells differ only in the machine."""

@@ -13,6 +13,8 @@ from fakecompute import RefusalError
 from fakeproject import FAKES
 from renting import Rented, refuse_inserts
 
+from tsduel.places.gcp import report
+
 
 @pytest.fixture
 def rented(google, tmp_path):
@@ -87,6 +89,34 @@ class TestComesAndGoes:
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []
 
+    def test_the_provider_that_came_first_is_kept_to(self, rented):
+        """Without a lock file in terraform/ the next runs take no other executable that gets the token."""
+        rented.plan()
+        rented.provision()
+        rented.destroy()
+        first = (rented.work / ".terraform.lock.hcl").read_text()
+        shutil.rmtree(rented.work)
+        rented.provision()
+        assert (rented.work / ".terraform.lock.hcl").read_text() == first
+        rented.destroy()
+
+    def test_what_is_reported(self, rented):
+        """`make gcp-report` has what was asked and answered, and nobody's token, key, account, address or project."""
+        rented.plan(SSH_FROM="198.51.100.7")
+        rented.api.policies = {"restart"}
+        rented.provision()
+        rented.destroy()
+        done = rented._python("-m", "tsduel", "gcp-report", "r")
+        assert done.returncode == 0, done.stderr
+        said = (rented.run_dir / "gcp-report.txt").read_text()
+        for there in ("projects/PROJECT/zones/us-central1-a/instances/", '"terminationTime"', "ended with 1",
+                      "Scheduling must have automaticRestart be false"):  # fmt: skip
+            assert there in said
+        for secret in (fakecompute.TOKEN, fakecompute.PROJECT, "198.51.100.7", "203.0.113.10", "AAAAC3Nz", "BEGIN"):
+            assert secret not in said
+        assert "kind" in report.without_secrets("kind me@example.com Bearer ya29.abc")
+        assert report.without_secrets("Bearer abc, me@example.com ya29.x_y-z") == "<token>, <account> <token>"
+
     def test_a_second_time_changes_nothing(self, rented):
         """A running machine stays with its deadline; its address may have changed."""
         rented.plan()
@@ -137,6 +167,11 @@ class TestFaults:
         [
             ("networks", fakecompute.NO_PERMISSION, "it needs the roles"),
             ("instances", fakecompute.violated("vmExternalIpAccess"), "compute.vmExternalIpAccess): take SSH_FROM=iap"),
+            (
+                "instances",
+                fakecompute.violated("managed.requireOsLogin"),
+                'compute.managed.requireOsLogin): add SET="gcp.os_login=true"',
+            ),
         ],
     )
     def test_what_google_refuses(self, rented, kind, refusal, sentence):
@@ -146,6 +181,62 @@ class TestFaults:
         done, _ = rented.provision()
         assert sentence in done.stderr
         assert rented.api.names() == []
+
+    @pytest.mark.parametrize(
+        ("policies", "said", "path", "value"),
+        [
+            ({"managed.disableGuestAttributesAccess"}, "forbids guest attributes, so the host keys are read from the",
+             ("metadata", "items", 0, "value"), "FALSE"),
+            ({"restart"}, "starts again after a failure of its host, so it does not",
+             ("scheduling", "automaticRestart"), False),
+        ],
+    )  # fmt: skip
+    def test_what_a_run_can_do_without(self, rented, policies, said, path, value):
+        """A policy against guest attributes, and a Google that starts nothing again that has a deadline: it goes on."""
+        rented.plan()
+        rented.api.policies = policies
+        rented.api.console = "tsduel-host-key ssh-ed25519 AAAA\n"
+        done, host = rented.provision()
+        assert done.returncode == 0, done.stderr
+        assert said in done.stderr
+        found = rented.api.of_kind("instances")[0]
+        for name in path:
+            found = found[name]
+        assert found == value
+        # A second time neither changes that nor asks for another machine.
+        before = len(rented.api.requests)
+        assert rented.provision()[1] == host
+        assert [r for r in rented.api.requests[before:] if not r.startswith("GET")] == []
+        assert rented.destroy().returncode == 0
+        assert rented.api.names() == []
+
+    def test_both_of_them(self, rented):
+        """One after the other."""
+        rented.plan()
+        rented.api.policies = {"managed.disableGuestAttributesAccess", "restart"}
+        rented.api.console = "tsduel-host-key ssh-ed25519 AAAA\n"
+        done, _ = rented.provision()
+        assert done.returncode == 0, done.stderr
+        rented.destroy()
+
+    @pytest.mark.parametrize("keep", ["", "1"])
+    def test_a_machine_that_google_would_not_delete(self, rented, keep):
+        """Google itself says whether a machine has its deadline; without one it is given back at once, and not kept."""
+        rented.plan()
+        rented.api.forgetful = True
+        done, _ = rented.provision(KEEP=keep)
+        assert "without the deadline that was asked for" in done.stderr
+        assert "it would live for ever, so it is given back at once" in done.stderr
+        assert rented.api.names() == []
+
+    def test_a_zone_without_machines_and_the_next(self, rented):
+        """Where the first zone has none left, the next one has, with the same deadline."""
+        rented.plan()
+        rented.api.left = {"us-central1-a": 0}
+        done, host = rented.provision()
+        assert done.returncode == 0, done.stderr
+        assert host["zone"] == "us-central1-b"
+        rented.destroy()
 
     def test_interrupted(self, rented):
         """The end of the session stops Terraform, and all is given back; Ctrl-C: test_terraform.py."""

@@ -44,6 +44,7 @@ func Describe(dir string) (*record.Facts, error) {
 		CPUModel:     cpuModel(cpuinfo), CPUs: len(proc.Allowed()),
 		MemoryBytes: proc.KiB(memory["MemTotal"]), SwapBytes: proc.KiB(memory["SwapTotal"]), BootID: BootID(),
 		Virtualization: virtualization(cpuinfo), Governor: governors(), TransparentHugepage: hugepage,
+		Sysctls:       sysctls(),
 		Filesystem:    cmp.Or(filesystems[int64(disk.Type)], fmt.Sprintf("%#x", disk.Type)),
 		DiskFreeBytes: int64(disk.Bavail) * disk.Bsize, Cgroup: "none", Environment: proc.Environment(),
 	}
@@ -57,6 +58,19 @@ func Describe(dir string) (*record.Facts, error) {
 		f.CPULimit, f.CPUs = &limit, max(1, int(limit))
 	}
 	return f, nil
+}
+
+// sysctls has those of the kernel's settings that machine types at Google's were seen to differ in, and their kin.
+func sysctls() map[string]string {
+	found := map[string]string{}
+	for name := range strings.FieldsSeq(`kernel.numa_balancing net.core.default_qdisc net.core.somaxconn
+		net.ipv4.tcp_congestion_control vm.dirty_background_ratio vm.dirty_ratio vm.max_map_count vm.overcommit_memory
+		vm.swappiness`) {
+		if text := proc.Text(proc.Root(), "sys", strings.ReplaceAll(name, ".", "/")); text != "" {
+			found[name] = text
+		}
+	}
+	return found
 }
 
 func BootID() string { return proc.Text(proc.Root(), "sys/kernel/random/boot_id") }

@@ -147,7 +147,8 @@ func TestDescribe(t *testing.T) {
 		"cpuinfo": "processor\t: 0\nmodel name\t: Some CPU @ 2.20GHz\n" +
 			"flags\t\t: fpu hypervisor\nprocessor\t: 1\nmodel name\t: Another\n",
 		"meminfo": "MemTotal:       24000 kB\nSwapTotal:           0 kB\n", "sys/kernel/random/boot_id": "a-b\n",
-		"self/mountinfo": "41 31 0:38 / " + group + " rw,relatime - cgroup2 cgroup2 rw\n", "self/cgroup": "0::/a\n",
+		"sys/vm/overcommit_memory": "1\n",
+		"self/mountinfo":           "41 31 0:38 / " + group + " rw,relatime - cgroup2 cgroup2 rw\n", "self/cgroup": "0::/a\n",
 	} {
 		write(t, root, name, text)
 	}
@@ -160,6 +161,7 @@ func TestDescribe(t *testing.T) {
 		f.Governor != "performance" || f.TransparentHugepage != "madvise" ||
 		f.Filesystem == "" || f.DiskFreeBytes <= 0 || f.Kernel == "" || f.CPULimit == nil || *f.CPULimit != 0.5 ||
 		f.CPUs != 1, "%+v", f)
+	failIf(t, len(f.Sysctls) != 1 || f.Sysctls["vm.overcommit_memory"] != "1", "%v", f.Sysctls)
 	failIf(t, f.Pin.Reason != "", "%v", f.Pin.Reason)
 	write(t, sys, "devices/cpu_atom/cpus", "0\n") // if there is but one CPU, all are alike
 	const want = "its CPUs are of several kinds or NUMA nodes, and servers may run on any"

@@ -43,26 +43,28 @@ type Signal struct {
 
 // Facts is raw/HOST.json: what a machine is, and which of its CPUs are used for what.
 type Facts struct {
-	Host                string   `json:"host"`
-	Hostname            string   `json:"hostname"`
-	OS                  string   `json:"os"`
-	Kernel              string   `json:"kernel"`
-	Architecture        string   `json:"architecture"`
-	CPUModel            string   `json:"cpu_model"`
-	CPUs                int      `json:"cpus"`
-	MemoryBytes         int64    `json:"memory_bytes"`
-	SwapBytes           int64    `json:"swap_bytes"`
-	BootID              string   `json:"boot_id"`
-	Virtualization      string   `json:"virtualization"`
-	Governor            string   `json:"governor"`
-	TransparentHugepage string   `json:"transparent_hugepage"`
-	Filesystem          string   `json:"filesystem"`
-	DiskFreeBytes       int64    `json:"disk_free_bytes"`
-	Pin                 Pin      `json:"pin"`
-	Instructions        bool     `json:"instructions"`
-	InstructionsWhy     string   `json:"instructions_why"`
-	Cgroup              string   `json:"cgroup"` // none, v1 or v2
-	CPULimit            *float64 `json:"cpu_limit"`
+	Host                string `json:"host"`
+	Hostname            string `json:"hostname"`
+	OS                  string `json:"os"`
+	Kernel              string `json:"kernel"`
+	Architecture        string `json:"architecture"`
+	CPUModel            string `json:"cpu_model"`
+	CPUs                int    `json:"cpus"`
+	MemoryBytes         int64  `json:"memory_bytes"`
+	SwapBytes           int64  `json:"swap_bytes"`
+	BootID              string `json:"boot_id"`
+	Virtualization      string `json:"virtualization"`
+	Governor            string `json:"governor"`
+	TransparentHugepage string `json:"transparent_hugepage"`
+	// Sysctls are the kernel's settings that decide how a database runs, by name: Google's guest agent sets some.
+	Sysctls         map[string]string `json:"sysctls"`
+	Filesystem      string            `json:"filesystem"`
+	DiskFreeBytes   int64             `json:"disk_free_bytes"`
+	Pin             Pin               `json:"pin"`
+	Instructions    bool              `json:"instructions"`
+	InstructionsWhy string            `json:"instructions_why"`
+	Cgroup          string            `json:"cgroup"` // none, v1 or v2
+	CPULimit        *float64          `json:"cpu_limit"`
 	// Environment is the part of the driver's environment that all processes here get.
 	Environment map[string]string `json:"environment"`
 	// Link is how the client's host reaches this one; nil for the client's host.

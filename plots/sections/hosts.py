@@ -32,12 +32,26 @@ def standing(source: Source) -> list[str]:
                 f"**The hosts{beside} differ in their CPU**, and verdicts are joined over them: {each}. See *Host by "
                 "host*."
             )
+    lines += _settings(source)
     if 1 < min(map(len, by_cell.values()), default=0) < FEWEST_HOSTS:
         lines.append(
             "Two hosts say little about other machines: the intervals are over blocks, and hold for these two. From "
             "three hosts on, intervals are over hosts."
         )
     return lines
+
+
+def _settings(source: Source) -> Iterator[str]:
+    """Yield a warning for each setting of the kernel that hosts with a block that counts have differently."""
+    names = {host["host"] for host in source.document.get("hosts", []) if host["blocks"]}
+    found = {name: facts.get("sysctls") or {} for name, facts in source.run.machines.items() if name in names}
+    for setting in sorted({setting for each in found.values() for setting in each}):
+        values: dict[str, list[str]] = {}
+        for name, each in found.items():
+            values.setdefault(each.get(setting, "not known"), []).append(name)
+        if len(values) > 1:
+            each_value = "; ".join(f"{markup.text(value)} ({', '.join(hosts)})" for value, hosts in values.items())
+            yield f"The hosts differ in `{setting}`, a setting of their kernels: {each_value}."
 
 
 def _short_cell(cell: str) -> str:

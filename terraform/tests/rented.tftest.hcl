@@ -31,7 +31,7 @@ run "a_machine_alone" {
     error_message = "the labels of machine and disk are not tsduel-run and expires alone"
   }
   assert {
-    condition     = strcontains(google_compute_network.main.description, "expires 20261120t181500z")
+    condition     = strcontains(google_compute_network.main[0].description, "expires 20261120t181500z")
     error_message = "the network does not say until when it is needed, and make reap would not find it"
   }
   assert {
@@ -62,7 +62,7 @@ run "a_machine_alone" {
     error_message = "the default is not VictoriaMetrics' own machine, of standard price, with the threads of its type"
   }
   assert {
-    condition = alltrue([for ssh in [google_compute_firewall.ssh] : alltrue([
+    condition = alltrue([for ssh in [google_compute_firewall.ssh[0]] : alltrue([
       ssh.source_ranges == toset(["203.0.113.7/32"]),
       [for rule in ssh.allow : "${rule.protocol} ${join(",", rule.ports)}"] == ["tcp 22"],
       ssh.direction == "INGRESS" && ssh.target_tags == google_compute_instance.main["host1"].tags,
@@ -71,8 +71,8 @@ run "a_machine_alone" {
   }
   assert {
     condition = alltrue([
-      google_compute_network.main.name == var.name && !google_compute_network.main.auto_create_subnetworks,
-      google_compute_subnetwork.main.region == "us-central1",
+      google_compute_network.main[0].name == var.name && !google_compute_network.main[0].auto_create_subnetworks,
+      google_compute_subnetwork.main[0].region == "us-central1",
     ])
     error_message = "the network is not this run's alone, or not in the machine's region"
   }
@@ -125,7 +125,7 @@ run "another_machine_elsewhere" {
     condition = alltrue([
       google_compute_instance.main["host1"].advanced_machine_features[0].threads_per_core == 1,
       google_compute_instance.main["host1"].boot_disk[0].initialize_params[0].type == "hyperdisk-balanced",
-      google_compute_subnetwork.main.region == "europe-west4",
+      google_compute_subnetwork.main[0].region == "europe-west4",
     ])
     error_message = "threads, disk or region are not those that were asked for"
   }
@@ -148,7 +148,7 @@ run "a_fleet_of_several_kinds" {
     error_message = "the machines are not those that have a zone, each as its host is"
   }
   assert {
-    condition     = alltrue([for main in google_compute_instance.main : main.labels["tsduel-run"] == var.name && main.scheduling[0].termination_time == "2026-11-20T18:15:00Z" && main.tags == google_compute_firewall.ssh.target_tags])
+    condition     = alltrue([for main in google_compute_instance.main : main.labels["tsduel-run"] == var.name && main.scheduling[0].termination_time == "2026-11-20T18:15:00Z" && main.tags == google_compute_firewall.ssh[0].target_tags])
     error_message = "a machine of the fleet is not this run's, would outlive it, or cannot be logged in to"
   }
 }
@@ -163,7 +163,7 @@ run "iap_needs_no_public_address" {
   assert {
     condition = alltrue([
       length(google_compute_instance.main["host1"].network_interface[0].access_config) == 0,
-      google_compute_firewall.ssh.source_ranges == toset(["35.235.240.0/20"]),
+      google_compute_firewall.ssh[0].source_ranges == toset(["35.235.240.0/20"]),
       length(google_compute_router_nat.main) == 1,
     ])
     error_message = "it has a public address, SSH from elsewhere than the Identity-Aware Proxy, or no way out to packages"
@@ -186,7 +186,7 @@ run "a_group_opens_its_ports_to_itself" {
     error_message = "the ports are not those of the components alone, or are open from elsewhere than the run's own machines"
   }
   assert {
-    condition     = [for rule in google_compute_firewall.ssh.allow : "${rule.protocol} ${join(",", rule.ports)}"] == ["tcp 22"]
+    condition     = [for rule in google_compute_firewall.ssh[0].allow : "${rule.protocol} ${join(",", rule.ports)}"] == ["tcp 22"]
     error_message = "more than SSH is let in from elsewhere"
   }
   assert {

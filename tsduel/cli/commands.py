@@ -163,6 +163,10 @@ COMMANDS = {
         _RENTED, "list what is past its deadline in GCP_PROJECT, or with TARGET=k8s in a namespace; YES=1 deletes it",
         "tsduel.places", _reap, RESULTS, ("place", "rented"),
     ),
+    "gcp-report": Command(
+        _RENTED, "what a run asked of Google and was answered, without secrets, to send to who maintains this",
+        "tsduel.places.gcp.report", lambda m, run: print(m.main(run)),
+    ),
     "comment": Command(
         _SHARE, "a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it",
         "plots.comment", lambda m, run: print(m.main(run), end=""), alone=True,

@@ -40,12 +40,13 @@ class SshPlace(Part):
 
 
 class Price(Part):
-    """USD: an hour of each part and of all; `expected`: the estimated time; `worst`: the whole lifetime."""
+    """USD: an hour of each part and of all; `expected`: the estimated time; `worst`: the lifetime, with traffic."""
 
     machine_h: float
     disk_h: float
     network_h: float
     hour: float
+    traffic: float = 0.0
     expected: float
     worst: float
     as_of: str
@@ -73,7 +74,8 @@ class GcpPlace(Part):
     """Rented machines, by their names in the plan. All have one network and one deadline.
 
     `ports_between`: with a topology, the ports that the hosts open to each other, like 8428-8528; all hosts
-    are in one zone then. "" without a topology.
+    are in one zone then. "" without a topology. `network`, `subnetwork`: an organisation's, else the
+    run makes its own.
     """
 
     kind: Literal["gcp"] = "gcp"
@@ -89,6 +91,12 @@ class GcpPlace(Part):
     spot: bool
     image: str
     os_login: bool = False
+    guest_attributes: bool = True
+    network: str | None = None
+    subnetwork: str | None = None
+    kms_key: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    tags: dict[str, str] = Field(default_factory=dict)
     disk_gb: int
     estimate_s: int
     lifetime_s: int
@@ -98,6 +106,11 @@ class GcpPlace(Part):
     def machine(self) -> str:
         """The machine types, for people."""
         return ", ".join(dict.fromkeys(host.machine for host in self.hosts.values()))
+
+    @property
+    def makes_network(self) -> bool:
+        """Whether the run has a network of its own."""
+        return not (self.network or self.subnetwork)
 
     def instance(self, host: str) -> str:
         """Return the name of a host's instance at Google."""

@@ -178,7 +178,6 @@ def _over_ssh(about: Subject, host: Host, directory: str) -> Iterator[Line]:
 
 def _rented(where: Mapping[str, Any], environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
     """Check what this machine needs to rent machines; the rented machine does not exist yet."""
-    has_gcloud = shutil.which("gcloud", path=environment.get("PATH"))
     done = subprocess.run([SCRIPTS / "ensure-terraform", "--look"], capture_output=True, text=True, check=False)
     if done.returncode:
         yield Line(ERROR, "terraform", done.stderr.strip().removeprefix("ensure-terraform: "))
@@ -187,12 +186,10 @@ def _rented(where: Mapping[str, Any], environment: Mapping[str, str], *, fast: b
     else:
         waits = "no terraform 1.7 or tofu on PATH: OpenTofu is built once, in some minutes and 3 GB of disk"
         yield Line(WARNING, "terraform", waits, "nothing to do; or install terraform or tofu")
-    if where["ssh_via"] == "iap" and not has_gcloud:
+    if where["ssh_via"] == "iap" and not shutil.which("gcloud", path=environment.get("PATH")):
         what = "SSH_FROM=iap goes through gcloud's tunnel, and there is no gcloud on PATH"
         yield Line(ERROR, "gcloud", what, "install it")
     if fast:
-        if not environment.get(credentials.TOKEN) and not has_gcloud:
-            yield Line(ERROR, "credentials", "no token, and no gcloud to get one from", credentials.HOW)
         return
     try:
         credentials.token(environment)

@@ -9,18 +9,22 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from tsduel.places.gcp import credentials, messages
+from tsduel.places.gcp import credentials, messages, report
 
 # Terraform's provider reads the same variable, so both use the same API, also in tests.
 ENDPOINT = "GOOGLE_COMPUTE_CUSTOM_ENDPOINT"
 DEFAULT_ENDPOINT = "https://compute.googleapis.com/compute/v1/"
 REQUEST_S = 30
-ATTEMPTS = 6
+# Together they wait for more than a minute, after which Google's rates are refilled.
+ATTEMPTS = 8
 FIRST_WAIT_S = 1.0
+LONGEST_WAITS = 20
 OPERATION_S = 600
-NOT_FOUND = 404
+UNAUTHORIZED, NOT_FOUND = 401, 404
 # States in which a machine does not run, or soon will not. Google does not delete such a machine at its deadline.
 STOPPED = {"STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED"}
 SERVICE_USAGE = "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT"
@@ -60,13 +64,19 @@ class Resource:
 class Compute:
     """A project's Compute Engine. Every request that fails raises a ``messages.CloudError``."""
 
-    def __init__(self, project: str) -> None:
+    def __init__(self, project: str, run_dir: Path | None = None) -> None:
+        """Take the run whose requests are kept for `make gcp-report`, if they are a run's."""
         self.project = project
+        self._run_dir = run_dir
         self.endpoint = os.environ.get(ENDPOINT) or DEFAULT_ENDPOINT
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the resource at a path below the project; the empty path is the project itself."""
         return self._call("GET", path)
+
+    def look(self, path: str) -> dict[str, Any]:
+        """Return the resource at a path below the project; asked only once."""
+        return self._once("GET", self._url(path))
 
     def find(self, path: str) -> dict[str, Any] | None:
         """Return the resource at a path below the project, None if there is none."""
@@ -81,6 +91,13 @@ class Compute:
         """Return whether a machine exists, and neither stops nor has stopped."""
         machine = self.find(f"zones/{zone}/instances/{instance}")
         return machine is not None and machine.get("status") not in STOPPED
+
+    def deadline(self, zone: str, instance: str) -> datetime | None:
+        """Return when Google deletes a machine; None if it only stops it then, or never does either."""
+        said = self.get(f"zones/{zone}/instances/{instance}").get("scheduling") or {}
+        if said.get("instanceTerminationAction") != "DELETE" or not said.get("terminationTime"):
+            return None
+        return datetime.fromisoformat(said["terminationTime"])
 
     def address(self, zone: str, instance: str) -> str:
         """Return a machine's present address: the public one changes when Google restarts the machine."""
@@ -151,16 +168,20 @@ class Compute:
                 return
 
     def _call(self, method: str, path: str) -> dict[str, Any]:
-        url = f"{self.endpoint}projects/{urllib.parse.quote(self.project, safe=':')}{path and '/'}{path}"
+        url = self._url(path)
         for attempt in range(ATTEMPTS - 1):
             try:
                 return self._once(method, url)
             except messages.CloudError as error:
-                if not error.temporary:
+                ended = attempt == 0 and error.status == UNAUTHORIZED and credentials.renew(os.environ)
+                if not error.temporary and not ended:
                     raise
             # Google asks for a longer pause after each failure.
-            time.sleep(FIRST_WAIT_S * 2**attempt)
+            time.sleep(FIRST_WAIT_S * min(2**attempt, LONGEST_WAITS))
         return self._once(method, url)
+
+    def _url(self, path: str) -> str:
+        return f"{self.endpoint}projects/{urllib.parse.quote(self.project, safe=':')}{path and '/'}{path}"
 
     def _once(self, method: str, url: str) -> dict[str, Any]:
         request = urllib.request.Request(url, method=method)  # noqa: S310 - https, or what the user's variable says
@@ -171,7 +192,10 @@ class Compute:
                     body = answer.read()
             except urllib.error.HTTPError as error:
                 with error:
-                    raise messages.from_body(error.code, error.read()) from None
+                    said = error.read()
+                report.note(self._run_dir, report.ASKED, f"{method} {url} {error.code}", said)
+                raise messages.from_body(error.code, said) from None
+            report.note(self._run_dir, report.ASKED, f"{method} {url} 200", body)
         except (OSError, http.client.HTTPException) as error:
             # Also while the answer is read: TLS and lengths are checked there.
             reason = getattr(error, "reason", None) or str(error) or repr(error)
@@ -182,6 +206,6 @@ class Compute:
             document = None
         if not isinstance(document, dict):
             # As of a proxy, or a network that wants a login first.
-            said = f"{self.endpoint} has answered no JSON object: {body[:80].decode(errors='replace')!r}"
-            raise messages.CloudError(0, "unreachable", said)
+            no_json = f"{self.endpoint} has answered no JSON object: {body[:80].decode(errors='replace')!r}"
+            raise messages.CloudError(0, "unreachable", no_json)
         return document

@@ -16,7 +16,7 @@ from tsduel.core.place import GcpPlace
 from tsduel.places import hosts
 from tsduel.places.gcp import messages, os_login
 from tsduel.places.gcp.api import Compute, Resource
-from tsduel.places.gcp.messages import CloudError
+from tsduel.places.gcp.messages import CloudError, NoDeadlineError
 from tsduel.places.gcp.terraform import Terraform, TerraformError
 
 AT_ONCE = 16
@@ -34,7 +34,7 @@ def main(run_dir: Path, place: GcpPlace) -> None:
     Terraform stopped waiting.
     """
     mind_signals()
-    terraform, compute, name = Terraform(run_dir), Compute(place.project), place.name
+    terraform, compute, name = Terraform(run_dir), Compute(place.project, run_dir), place.name
     zone = place.zones[0]
     try:
         sweep([r for r in compute.of_run(name) if r.kind == "instances"], compute)
@@ -96,7 +96,8 @@ def on_failure(run_dir: Path, place: GcpPlace, environment: Mapping[str, str], *
         yield
     except BaseException as error:
         fate = ""
-        if kept := kept or ("KEEP=1" if environment.get("KEEP", "").strip() == "1" else ""):
+        kept = kept or ("KEEP=1" if environment.get("KEEP", "").strip() == "1" else "")
+        if kept and not isinstance(error, NoDeadlineError):
             fate = f"\ngcp: {kept}: what was made is kept; delete it with: make destroy RUN={run_dir.name}"
         else:
             try:

@@ -14,25 +14,40 @@ QUOTA = re.compile(
     r"[Qq]uota '?[A-Z0-9_]*'? exceeded(?:\. +Limit: [0-9.]+ (?:in region [a-z0-9-]+|globally))?"
     "|quotaExceeded|QUOTA_EXCEEDED"
 )
+# Rates of Google's, and parts of it that are not ready: the same request may succeed a minute later.
+PASSING = re.compile("(?i)rate_?limit_?exceeded|concurrent_operations_quota|resource_?not_?ready")
+
+
+def _constraint(name: str) -> str:
+    """Return the pattern of a policy that exists in an older kind, and since 2025 in a managed one."""
+    return rf"(constraints/compute\.(?:managed\.)?{name})"
+
+
+NO_GUEST_ATTRIBUTES = re.compile(_constraint("disableGuestAttributesAccess"))
+# Both are options of `scheduling`; what Google says where it does not take one beside the other.
+NO_RESTART = re.compile(r"Error 400:[^\n]*[aA]utomatic_?[rR]estart")
 # What Google or Terraform prints -> what to do. The first match counts; {0} is what its group caught.
 SENTENCES = {
     CAPACITY.pattern: "{zone} has no {machine} left at the moment",
-    r"constraints/compute\.vmExternalIpAccess": (
-        "an organisation policy of {project} forbids machines with a public address "
-        "(constraints/compute.vmExternalIpAccess): take SSH_FROM=iap"
+    _constraint("vmExternalIpAccess"): (
+        "an organisation policy of {project} forbids machines with a public address ({0}): take SSH_FROM=iap"
     ),
-    r"constraints/compute\.requireOsLogin": (
-        "an organisation policy of {project} asks for OS Login (constraints/compute.requireOsLogin): add "
+    _constraint("requireOsLogin"): (
+        "an organisation policy of {project} asks for OS Login ({0}): add "
         'SET="gcp.os_login=true"; the account needs the role Compute OS Admin Login'
     ),
-    r"constraints/compute\.trustedImageProjects": (
-        "an organisation policy of {project} forbids images of this project "
-        "(constraints/compute.trustedImageProjects): have debian-cloud added to it, or name one that it allows "
-        'with SET="gcp.image=projects/PROJECT/global/images/NAME" (Debian 12 or alike, with Google\'s guest agent)'
+    _constraint("trustedImageProjects"): (
+        "an organisation policy of {project} forbids images of this project ({0}): have debian-cloud added to it, or "
+        'name one that it allows with SET="gcp.image=projects/PROJECT/global/images/NAME" (Debian 12 or alike, with '
+        "Google's guest agent)"
     ),
-    r"(constraints/[a-zA-Z.]+)": (
+    r"((?:c|customC)onstraints/[a-zA-Z.0-9_-]+)": (
         "an organisation policy of {project} forbids it ({0}): ask who administers the organisation for an "
         "exception, or take a project without it"
+    ),
+    r"Quota exceeded for quota metric '([^']*)'|[rR]ateLimitExceeded|RATE_LIMIT_EXCEEDED|CONCURRENT_OPERATIONS_QUOTA": (
+        "more requests a minute than Google allows {project} ({0}), also after a minute of tries: see who else "
+        "uses the project's API, and type the same command again in some minutes"
     ),
     QUOTA.pattern: "{quota}",
     "Machine type with name '[^']*' does not exist in zone '[^']*'": (
@@ -49,18 +64,22 @@ SENTENCES = {
     "authError|Invalid Credentials|invalid authentication credentials|UNAUTHENTICATED|Error 401": (
         f"Google does not accept the credentials; a token lives for one hour: {HOW}"
     ),
-    r"(?:Required '?([a-z.A-Z]+)'? permission|PERMISSION_DENIED|Error 403: [^\n]*forbidden)": (
-        "the account may not do this in {project} ({0}): it needs the roles Compute Instance Admin (v1), Compute "
-        "Network Admin and Compute Security Admin: see docs/operating.md"
-    ),
-    "Failed to find project|The resource 'projects/[^'/]*' was not found|Unknown project id|CONSUMER_INVALID": (
+    "Permission denied on resource project|CONSUMER_INVALID|USER_PROJECT_DENIED|PROJECT_(?:DELETED|INVALID)"
+    "|Failed to find project|The resource 'projects/[^'/]*' was not found|Unknown project id": (
         "there is no project {project}, or the account may not see it: `gcloud projects list` shows the IDs; "
         "choose with GCP_PROJECT="
     ),
+    r"(?:Required '?([a-z.A-Z]+)'? permission|(?:IAM_)?PERMISSION_DENIED|Error 403: [^\n]*forbidden)": (
+        "the account may not do this in {project} ({0}): it needs the roles Compute Instance Admin (v1), Compute "
+        "Network Admin and Compute Security Admin: see docs/operating.md"
+    ),
+    "resource 'projects/[^']*/images/(family/[^']*)' was not found": (
+        "there is no {0} any more, since families of images end: take a newer one, like "
+        'SET="gcp.image=projects/debian-cloud/global/images/family/debian-13" (`gcloud compute images list` has all)'
+    ),
     "resource 'projects/[^']*/images/([^']*)' was not found": (
-        "there is no image {0} any more: `gcloud compute images list --filter='family=debian-12' "
-        "--show-deprecated` shows those that are there; plan anew, or choose with "
-        'SET="gcp.image=projects/debian-cloud/global/images/NAME"'
+        "there is no image {0} any more: plan anew, or choose one of `gcloud compute images list --show-deprecated` "
+        'with SET="gcp.image=projects/debian-cloud/global/images/NAME"'
     ),
     "timeout while waiting for state|context deadline exceeded|has not come to its end": (
         "Google has not finished within the time we allow: try again, or another zone"
@@ -87,7 +106,11 @@ class CloudError(Exception):
     @property
     def temporary(self) -> bool:
         """Whether the same request may succeed a little later."""
-        return self.status in TEMPORARY or self.reason == "unreachable"
+        return self.status in TEMPORARY or self.reason == "unreachable" or bool(PASSING.search(self.reason))
+
+
+class NoDeadlineError(UserError):
+    """A machine that Google would not delete by itself."""
 
 
 class NoCapacityError(UserError):
@@ -98,9 +121,11 @@ def from_body(status: int, body: bytes) -> CloudError:
     """Return the error of an answer, whose body is Google's JSON or any text."""
     try:
         error = json.loads(body)["error"]
-        reasons = [str(item.get("reason", "")) for item in error.get("errors") or []]
-        return CloudError(status, ", ".join(filter(None, reasons)) or f"Error {status}", str(error["message"]))
-    except (ValueError, KeyError, TypeError):
+        # The details say why, where the older list says no more than "forbidden".
+        items = [*(error.get("errors") or []), *(error.get("details") or [])]
+        reasons = dict.fromkeys(str(item["reason"]) for item in items if item.get("reason"))
+        return CloudError(status, ", ".join(reasons) or f"Error {status}", str(error["message"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
         return CloudError(status, f"Error {status}", body[:200].decode(errors="replace").strip())
 
 

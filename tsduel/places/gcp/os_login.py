@@ -35,8 +35,11 @@ def forget(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> No
 
 def _gcloud(place: GcpPlace, environment: Mapping[str, str], *words: str) -> str:
     command = ["gcloud", "compute", "os-login", "ssh-keys", *words, f"--project={place.project}"]
+    acting = credentials.gcloud_environment(environment)
+    if "CLOUDSDK_CORE_ACCOUNT" not in acting:
+        raise UserError(f"gcp: Google does not say whose token it is, which OS Login asks for: {credentials.HOW}")
     try:
-        done = credentials.run(command, credentials.gcloud_environment(environment))
+        done = credentials.run(command, acting)
     except FileNotFoundError:
         raise UserError("gcp: gcp.os_login needs gcloud, which registers the key; install it") from None
     except subprocess.TimeoutExpired:

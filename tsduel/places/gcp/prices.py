@@ -10,6 +10,9 @@ from tsduel.core.project import PROJECT
 
 TABLE = PROJECT / "terraform" / "prices.csv"
 HOURS_A_MONTH = 730
+# What a machine fetches (packages, Go, modules, sources; through the NAT, if it has no public address), and what comes
+# home from it: more than has been seen, in GiB.
+FETCHED_GIB, SENT_GIB = 6, 1
 
 
 def region_of(zone: str) -> str:
@@ -18,15 +21,15 @@ def region_of(zone: str) -> str:
 
 
 def look_up(item: str, region: str) -> tuple[float, str]:
-    """Return the list price in USD of an hour (of a GB, for a disk) and the month it was looked up in."""
+    """Return the list price in USD of an hour (of a GB for a disk, of a GiB moved) and the month of its look-up."""
     with TABLE.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
             if row["item"] == item and (row["regions"] == "*" or region in row["regions"].split()):
-                hours = {"hour": 1, "GB-month": HOURS_A_MONTH}[row["unit"]]
+                hours = {"hour": 1, "GiB": 1, "GB-month": HOURS_A_MONTH}[row["unit"]]
                 return float(row["usd"]) / hours, row["as_of"]
     raise UserError(
-        f"terraform/prices.csv has no price of {item} in {region}, and nothing is rented without one: look it up, then "
-        'add a line there, or give the price of an hour of all of it with SET="gcp.price_h=0.42"'
+        f"terraform/prices.csv has no price of {item} in {region}, and nothing is rented without one: give the price "
+        'of an hour of all of it with SET="gcp.price_h=0.42", or have the table made anew (docs/operating.md says how)'
     )
 
 
@@ -35,6 +38,7 @@ def price(place: Mapping[str, Any], region: str, override_h: float | None) -> Pr
 
     ``expected`` is for the estimated time, ``worst`` for the lifetime, after which Google deletes the machines. Spot
     machines count like standard ones, since their price changes daily. Spare hosts exist and cost from the beginning.
+    Traffic is an estimate from above.
     """
     hosts = list(place["hosts"].values())
     if override_h is not None:
@@ -48,11 +52,16 @@ def price(place: Mapping[str, Any], region: str, override_h: float | None) -> Pr
             "network_h": look_up("nat" if place["ssh_via"] == "iap" else "address", region)[0] * len(hosts),
         }
     hour = sum(parts.values())
+    gib = SENT_GIB * look_up("egress-gib", region)[0]
+    if place["ssh_via"] == "iap":
+        gib += (FETCHED_GIB + SENT_GIB) * look_up("nat-gib", region)[0]
+    traffic = gib * len(hosts)
     return Price(
         **{name: round(value, 6) for name, value in parts.items()},
         hour=round(hour, 6),
-        expected=round(hour * place["estimate_s"] / 3600, 2),
-        worst=round(hour * place["lifetime_s"] / 3600, 2),
+        traffic=round(traffic, 2),
+        expected=round(hour * place["estimate_s"] / 3600 + traffic, 2),
+        worst=round(hour * place["lifetime_s"] / 3600 + traffic, 2),
         as_of=as_of,
     )
 
@@ -83,6 +92,6 @@ def describe(place: GcpPlace) -> list[str]:
         f"image     {place.image}",
         f"project   {place.project}",
         f"time      about {hours:.1f} h; Google deletes {them} after {life:.1f} h, whatever becomes of you",
-        f"price     {cost.hour:.4f} USD an hour ({each}{parts}; {source})",
+        f"price     {cost.hour:.4f} USD an hour ({each}{parts}; {source}), and {cost.traffic:.2f} for traffic",
         f"cost      about {cost.expected:.2f} USD, at worst {cost.worst:.2f} USD",
     ]

@@ -1,7 +1,6 @@
 """Rents the machines: the run's own key, zones that have the machines, their host keys, and the first login."""
 
 import json
-import re
 import shlex
 import shutil
 import subprocess
@@ -9,7 +8,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,18 +16,23 @@ from tsduel.core.errors import UserError
 from tsduel.core.place import GcpPlace
 from tsduel.core.project import PROJECT
 from tsduel.places import hosts
-from tsduel.places.gcp import give_back, messages, os_login, quotas
+from tsduel.places.gcp import give_back, host_keys, messages, os_login, quotas
 from tsduel.places.gcp.api import Compute
-from tsduel.places.gcp.messages import CloudError, NoCapacityError
+from tsduel.places.gcp.messages import CloudError, NoCapacityError, NoDeadlineError
 from tsduel.places.gcp.terraform import Terraform, TerraformError
 from tsduel.places.ssh import probe
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
 
 EXPIRES = "%Y%m%dt%H%M%Sz"
-HOST_KEYS_S = 180
 LOGIN_S = 300
-# The startup script of terraform/host.tf writes them on the serial console.
-ON_CONSOLE = re.compile(r"^(?:.*\s)?tsduel-host-key (\S+ [A-Za-z0-9+/=]+)\s*$", re.MULTILINE)
+# What Google may write otherwise than we have asked for it.
+SLACK = timedelta(minutes=2)
+# A variable of terraform/ that is set once Google has refused a machine in such words, and what is said of it.
+_SERIAL = "an organisation policy forbids guest attributes, so the host keys are read from the serial console"
+_STOPS = "Google makes no machine that has a deadline and starts again after a failure of its host, so it does not"
+CONCESSIONS = {
+    "guest_attributes": (messages.NO_GUEST_ATTRIBUTES, _SERIAL), "automatic_restart": (messages.NO_RESTART, _STOPS),
+}  # fmt: skip
 
 
 def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -40,7 +43,7 @@ def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> 
     """
     give_back.mind_signals()
     terraform = Terraform(run_dir)
-    compute = Compute(place.project)
+    compute = Compute(place.project, run_dir)
     if known := _preflight(compute, place, hosts.known(run_dir)):
         # Terraform might change machines on which blocks run, so it is not called.
         return known
@@ -55,6 +58,7 @@ def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> 
         # Recorded before the first of them is there, without an address: later stages log in to known hosts only.
         hosts.write(run_dir, kind="gcp", hosts={}, provisioned=True)
         made = _in_some_zones(terraform, compute, place, key, zones)
+        _check_deadlines(compute, made)
         for name, outputs in made.items():
             outputs |= {
                 "user": user or outputs["user"],
@@ -171,8 +175,9 @@ def _in_some_zones(
     public_key = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
     left = {name: list(possible) for name, possible in zones.items()}
     at = {name: possible[0] for name, possible in zones.items()}
+    conceded = dict[str, bool]()
     while True:
-        variables = {"expires": expires.strftime(EXPIRES), "public_key": public_key, "zones": at}
+        variables = {"expires": expires.strftime(EXPIRES), "public_key": public_key, "zones": at, **conceded}
         terraform.last_moment.write_text(json.dumps(variables, indent=2) + "\n", encoding="utf-8")
         for zone in dict.fromkeys(at.values()):
             machines = Counter(place.hosts[name].machine for name in at if at[name] == zone)
@@ -181,6 +186,8 @@ def _in_some_zones(
         try:
             return terraform.apply()
         except TerraformError as error:
+            if _concede(str(error), conceded):
+                continue
             refused = messages.as_user_error(str(error), place.project, place.machine, next(iter(at.values())))
             if not isinstance(refused, NoCapacityError):
                 raise refused from None
@@ -194,6 +201,29 @@ def _in_some_zones(
             else:
                 del at[name]
                 _spared(place, name, zones[name], at)
+
+
+def _concede(refused: str, conceded: dict[str, bool]) -> bool:
+    """Do without what Google has refused, if a run can; return whether that is new."""
+    for name, (words, said) in CONCESSIONS.items():
+        if name not in conceded and words.search(refused):
+            give_back.say(said)
+            conceded[name] = False
+            return True
+    return False
+
+
+def _check_deadlines(compute: Compute, made: Mapping[str, dict[str, Any]]) -> None:
+    """Raise unless Google itself says of each machine that it deletes it in time: Terraform does not compare that."""
+    for name, outputs in made.items():
+        wanted = datetime.strptime(outputs["expires"], EXPIRES).replace(tzinfo=UTC)
+        found = compute.deadline(outputs["zone"], outputs["instance"])
+        if found is None or found > wanted + SLACK:
+            until = f"until {found:%Y-%m-%d %H:%M} UTC" if found else "for ever"
+            raise NoDeadlineError(
+                f"gcp: Google has made {name} ({outputs['instance']}) without the deadline that was asked for: it "
+                f"would live {until}, so it is given back at once. Please report it with what `make gcp-report` says"
+            )
 
 
 def _spared(place: GcpPlace, name: str, tried: Sequence[str], there: Collection[str]) -> None:
@@ -231,34 +261,11 @@ def _put_aside(run_dir: Path) -> None:
 
 
 def _host_keys(compute: Compute, outputs: dict[str, Any], run_dir: Path, name: str) -> Path:
-    """Write host/NAME.known_hosts with the keys that the machine told Google by guest attributes, or its console.
-
-    No key is learnt from the first connection. The file is for one machine, so its lines are for any name.
-    """
+    """Write host/NAME.known_hosts. It is for one machine, so its lines are for any name."""
     path = run_dir / "host" / f"{name}.known_hosts"
-    instance = f"zones/{outputs['zone']}/instances/{outputs['instance']}"
-    deadline = time.monotonic() + HOST_KEYS_S
-    while not (keys := _published_keys(compute, instance)):
-        if time.monotonic() > deadline:
-            raise UserError(
-                f"gcp: the machine published no host keys in {HOST_KEYS_S} s, neither as guest attributes nor on its "
-                "serial console, and nobody logs in without them: see whether your organisation forbids both "
-                "(compute.disableGuestAttributesAccess, compute.disableSerialPortAccess), or take another image"
-            )
-        time.sleep(2)
+    keys = host_keys.published(compute, outputs)
     path.write_text("".join(f"* {key}\n" for key in sorted(keys)), encoding="utf-8")
     return path
-
-
-def _published_keys(compute: Compute, instance: str) -> set[str]:
-    # Both requests fail until the machine has booted, or where the organisation forbids them.
-    with suppress(CloudError, KeyError):
-        items = compute.get(f"{instance}/getGuestAttributes?queryPath=hostkeys/")["queryValue"]["items"]
-        if keys := {f"{item['key']} {item['value'].strip()}" for item in items if item["namespace"] == "hostkeys"}:
-            return keys
-    with suppress(CloudError):
-        return set(ON_CONSOLE.findall(compute.get(f"{instance}/serialPort?port=1").get("contents", "")))
-    return set()
 
 
 def _iap_config(run_dir: Path, outputs: dict[str, Any], name: str) -> str:

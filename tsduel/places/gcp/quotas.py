@@ -25,6 +25,8 @@ def used_up(compute: Compute, place: GcpPlace, cpus: Mapping[str, int]) -> str:
         in_project["ROUTERS"] = 1
     else:
         in_region["IN_USE_ADDRESSES"] = len(hosts)
+    for made in ("NETWORKS", "FIREWALLS", "ROUTERS") if not place.makes_network else ():
+        in_project.pop(made, None)
     short = [*_short(compute, "", in_project, "the project"), *_short(compute, f"regions/{region}", in_region, region)]
     return next(iter(short), "")
 

@@ -18,7 +18,7 @@ from tsduel.places import hosts
 from tsduel.places.gcp import messages, prices
 from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.messages import CloudError
-from tsduel.places.gcp.settings import Gcp
+from tsduel.places.gcp.settings import ORGANISATION, Gcp
 
 LIFETIME_FACTOR = 2
 LEAST_LIFETIME_S = 2 * 3600
@@ -40,7 +40,7 @@ def complete(asked: Mapping[str, Any], cells: Sequence[Gcp], *, run: str, estima
     needed = estimate.total + estimate.database_bytes
     parts = {
         **{name: value for name, value in asked.items() if name not in {"each", "spare"}},
-        **settings.model_dump(include={"spot", "image", "os_login"}),
+        **settings.model_dump(include={"spot", "image", "os_login", "guest_attributes", *ORGANISATION}),
         "hosts": hosts,
         "name": name_of(run),
         "zones": tuple(settings.zones),

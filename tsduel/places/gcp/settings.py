@@ -15,7 +15,17 @@ HYPERDISK_ONLY = {"c4", "c4d", "h4d", "m4", "n4", "n4d", "x4"}
 NO_HYPERDISK = {"c2", "c2d", "e2", "n1", "n2", "n2d", "t2d"}
 NO_SMT = {"h3", "h4d", "t2d"}
 ARM = {"a4x", "c4a", "n4a", "t2a"}
-OWN_CORES = re.compile(r"[a-z][a-z0-9]*-[a-z]+-[0-9]+(-[a-z]+)?")
+SHARED = re.compile("e2-(custom-)?(micro|small|medium)(-.*)?|f1-micro|g1-small")
+# A type that Google names, or of so many CPUs and MiB: n2-custom-8-32768, of N1 without the series.
+MACHINE = re.compile(r"[a-z][a-z0-9]*-[a-z]+-[0-9]+(-[a-z]+)?|([a-z][a-z0-9]*-)?custom-[0-9]+-[0-9]+(-ext)?")
+_PROJECT, _NAME = r"^projects/[a-z0-9.:-]+", "[a-z][a-z0-9-]*"
+Network = Annotated[str, Field(pattern=rf"{_PROJECT}/global/networks/{_NAME}$")]
+Subnetwork = Annotated[str, Field(pattern=rf"{_PROJECT}/regions/{_NAME}/subnetworks/{_NAME}$")]
+KmsKey = Annotated[str, Field(pattern=rf"{_PROJECT}/locations/{_NAME}/keyRings/[\w-]+/cryptoKeys/[\w-]+$")]
+LabelKey = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+TagKey = Annotated[str, Field(pattern=r"^tagKeys/[0-9]+$")]
+# Fields that an organisation may ask for, passed on as they are.
+ORGANISATION = ("network", "subnetwork", "kms_key", "labels", "tags")
 ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 
 
@@ -35,6 +45,13 @@ class Gcp(Part):
     # 1: every CPU is a core; half as many CPUs for the same price.
     threads_per_core: Literal[1, 2] = 2
     os_login: bool = False
+    guest_attributes: bool = True
+    # What organisations ask for. With a network of theirs none is made, nor a rule that lets SSH in.
+    network: Network | None = None
+    subnetwork: Subnetwork | None = None
+    kms_key: KmsKey | None = None
+    labels: dict[LabelKey, str] = {}
+    tags: dict[TagKey, str] = {}
 
     @field_validator("zones")
     @classmethod
@@ -51,10 +68,15 @@ class Gcp(Part):
     @model_validator(mode="after")
     def _of_one_machine(self) -> Self:
         series = self.machine.partition("-")[0]
-        if not OWN_CORES.fullmatch(self.machine):
+        if SHARED.fullmatch(self.machine):
             raise ValueError(
                 f"machine: {self.machine} has no cores of its own, and would measure its neighbours (e2-micro, "
                 "e2-small, e2-medium, f1-micro and g1-small share one): take one like e2-standard-8"
+            )
+        if not MACHINE.fullmatch(self.machine):
+            raise ValueError(
+                f"machine: {self.machine} is no type of machine: write it like e2-standard-8, or like "
+                "n2-custom-8-32768 (CPUs and MiB)"
             )
         if series in ARM:
             raise ValueError(f"machine: a {self.machine} is an Arm machine: take an x86 one, like e2-standard-8")

@@ -1,5 +1,6 @@
 """Runs Terraform, or OpenTofu, on a copy of terraform/; each run has its own copy, state and variables."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -15,10 +16,13 @@ from tsduel.core.errors import UserError
 from tsduel.core.place import GcpPlace
 from tsduel.core.plan import Plan
 from tsduel.core.project import PROJECT
-from tsduel.places.gcp import credentials
+from tsduel.places.gcp import credentials, report
+from tsduel.places.gcp.settings import ORGANISATION
 
 SHOWN = ("apply_start", "apply_complete")
 LOCK_S = 300
+# Terraform's own name of it.
+LOCK = ".terraform.lock.hcl"
 
 
 class TerraformError(Exception):
@@ -48,10 +52,17 @@ class Terraform:
         """Copy the configuration and get the provider."""
         self.work.mkdir(parents=True, exist_ok=True)
         self.state.parent.mkdir(exist_ok=True)
-        for pattern in ("*.tf", ".terraform.lock.hcl"):
+        for pattern in ("*.tf", LOCK):
             for path in (PROJECT / "terraform").glob(pattern):
                 shutil.copyfile(path, self.work / path.name)
+        # Without a lock file in terraform/, the first provider that came is kept to, and its plugin cache is used.
+        given = PROJECT / "terraform" / LOCK
+        kept = self.cache / f"{hashlib.sha256((self.work / 'terraform.tf').read_bytes()).hexdigest()[:16]}{LOCK}"
+        if not given.exists() and kept.exists():
+            shutil.copyfile(kept, self.work / LOCK)
         self._run(["init", "-input=false", "-no-color"])
+        if not given.exists() and not kept.exists() and (self.work / LOCK).exists():
+            shutil.copyfile(self.work / LOCK, kept)
 
     def apply(self) -> dict[str, dict[str, Any]]:
         """Make the machines by the variables, and return the output ``hosts``."""
@@ -93,6 +104,7 @@ class Terraform:
                 process.communicate()
                 raise
         text = "".join(output)
+        report.note(self.run_dir, report.TERRAFORM, f"{words[0]} ended with {process.returncode}", text.encode())
         if process.returncode:
             raise TerraformError("\n".join(errors).strip() or text)
         return text
@@ -109,7 +121,8 @@ def variables(plan: Plan) -> dict[str, Any]:
     """Return plan/terraform.tfvars.json; host/terraform.tfvars.json has what is known only later."""
     place = plan.place
     assert isinstance(place, GcpPlace)  # noqa: S101 - for mypy
-    same = {"image", "name", "os_login", "ports_between", "project", "spot", "ssh_source_ranges", "ssh_via"}
+    same = {"guest_attributes", "image", "name", "os_login", "ports_between", "project", "spot"}
+    same |= {"ssh_source_ranges", "ssh_via"}
     hosts = {
         name: {
             "boot_disk_gb": place.disk_gb,
@@ -120,7 +133,8 @@ def variables(plan: Plan) -> dict[str, Any]:
         }
         for name, host in place.hosts.items()
     }
-    return {"hosts": hosts, **place.model_dump(include=same)}
+    organisation = place.model_dump(include=set(ORGANISATION))
+    return {"hosts": hosts, "organisation": organisation, **place.model_dump(include=same)}
 
 
 def _diagnostic(line: str) -> list[str]:
