@@ -68,6 +68,11 @@ def test_other_adapters_are_refused_once_there_are_blocks(tmp_path, checkout, mo
         names = [name.rpartition("/")[2] for name in archive.getnames() if "targets/victoriametrics/" in name]
     assert {"stop", "begin"} & set(names) == {"stop"}
     assert len(names) == len(set(names))
+    monkeypatch.delenv("KEPT")
+    for number in range(3):
+        (run_dir / f"raw/host1/00{number}").mkdir(parents=True, exist_ok=True)
+        (run_dir / f"raw/host1/00{number}/block.json").write_text("{}")
+    pack.refuse_other_adapters(run_dir)  # a run that has all its blocks is reported again
 
 
 def test_a_program_of_a_run_with_blocks_is_not_built_again(tmp_path):

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,12 +132,17 @@ func (d *driver) takeRows() error {
 	return nil
 }
 
-func (d *driver) run(ctx context.Context) error {
+func (d *driver) run(ctx context.Context) (err error) {
 	if err := d.checkHost(); err != nil {
 		return err
 	}
-	if err := d.checkMethod(); err != nil {
+	if d.method, err = d.methodNow(); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(d.rows, func(row record.BlockRow) bool { return row.Kind != "spare" && d.blocks[row.Block] == nil }) {
+		if err := d.checkMethod(); err != nil { // before anything is made for the blocks that are left
+			return err
+		}
 	}
 	d.emitRunStart()
 	if err := d.describe(); err != nil {
@@ -189,7 +195,7 @@ func (d *driver) block(ctx context.Context, row record.BlockRow) error {
 	if d.blocks[row.Block] != nil {
 		return nil
 	}
-	if err := d.mayGoOn(ctx); err != nil {
+	if err := cmp.Or(d.mayGoOn(ctx), d.checkMethod()); err != nil {
 		return err
 	}
 	spec := d.Spec

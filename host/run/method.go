@@ -15,12 +15,9 @@ import (
 	"tsduel/host/record"
 )
 
-// checkMethod refuses to go on with another agent, adapter or build than that of the finished blocks, since new
-// blocks could not be compared with them.
-func (d *driver) checkMethod() (err error) {
-	if d.method, err = d.methodNow(); err != nil {
-		return err
-	}
+// checkMethod refuses to run a block with another agent, adapter or build than that of the finished blocks, since it
+// could not be compared with them.
+func (d *driver) checkMethod() error {
 	for _, number := range slices.Sorted(maps.Keys(d.blocks)) {
 		before, other := d.blocks[number].Method, []string{}
 		if before.Agent != d.method.Agent {

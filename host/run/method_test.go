@@ -25,6 +25,10 @@ func TestARunGoesOnWithWhatItsBlocksWereMadeWith(t *testing.T) {
 	failIf(t, len(b.Method.Agent) != 64 || len(b.Method.Adapters) != 64 ||
 		b.Method.Programs["candidate/server"] == b.Method.Programs["baseline"] ||
 		len(b.Method.Programs["tsbs/tsbs_generate_data"]) != 64, "%+v", b.Method)
+	// A run that has all its blocks is shown again, whatever there is now.
+	f.put("project/scripts/targets/victoriametrics/start", "exec b")
+	f.run(t.Context(), 0)
+	f.wantRan()
 	must(t, os.RemoveAll(f.path("raw/host1/002")))
 
 	refused := func(what string) {

@@ -55,14 +55,15 @@ def refuse_other_adapters(run_dir: Path) -> None:
     """Raise a UserError if a run that has begun would go on with other adapters than its own, unless KEPT=1."""
     if not (run_dir / KEPT).exists() or not _has_begun(run_dir):
         return
+    run = open_run(run_dir)
     before, now = _adapters(run_dir / KEPT), _adapters(PROJECT)
     other = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-    if other and os.environ.get("KEPT", "").strip() != "1":
-        kind = open_run(run_dir).plan.kind
+    whole = all((run_dir / f"raw/{row.host}/{row.name}/block.json").exists() for row in run.due)
+    if other and not whole and os.environ.get("KEPT", "").strip() != "1":
         raise UserError(
             f"{run_dir}: this checkout has other adapters ({', '.join(other[:3])}) than the run's blocks: new blocks "
-            f"could not be compared with them. To go on with those of the run: make {kind} RUN={run_dir.name} KEPT=1. "
-            "To start anew with these: the same command without RUN="
+            f"could not be compared with them. To go on with those of the run: make {run.plan.kind} RUN={run_dir.name} "
+            "KEPT=1. To start anew with these: the same command without RUN="
         )
 
 
