@@ -177,8 +177,10 @@ def record_module() -> str:
     go = _Go(dict(STRUCT.findall(source)), dict(MAP.findall(source)))
     classes: dict[str, str] = {}
     _add_class("Block", go, classes)
+    schema = re.findall(r"^const BlockSchema = (\d+)$", source, re.MULTILINE)
+    texts = [f"BLOCK_SCHEMA = {schema[0]}", *classes.values()]
     before, rest = PYTHON.read_text().split(BEGIN)
-    return before + BEGIN + "".join(f"\n\n{text}\n" for text in classes.values()) + "\n\n" + END + rest.split(END)[1]
+    return before + BEGIN + "".join(f"\n\n{text}\n" for text in texts) + "\n\n" + END + rest.split(END)[1]
 
 
 def _add_class(struct: str, go: _Go, classes: dict[str, str]) -> str:

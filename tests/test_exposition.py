@@ -87,6 +87,17 @@ def test_difference_and_last_attempt():
     assert difference(begin, None, "a") is None
 
 
+def test_growth_since_metrics_that_could_not_be_read_is_unknown():
+    """A begin with the kernel's counters alone is no begin at 0: all since the process began would count."""
+    text = (
+        '# snapshot 1 edge load begin\ntsduel_process_major_faults_total{role="server"} 2\n'
+        '# snapshot 2 edge load end\ntsduel_process_major_faults_total{role="server"} 5\nvm_slow_row_inserts_total 9\n'
+    )
+    begin, end = snapshots(text)
+    assert difference(begin, end, "slow_inserts") is None
+    assert difference(begin, end, "major_faults") == 3
+
+
 def test_what_is_no_number_or_no_utf8_is_left_out(tmp_path):
     """NaN and infinity are no values of a tick either, and a label of any bytes harms no other line."""
     body = (

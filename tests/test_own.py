@@ -78,6 +78,8 @@ def test_windows_lie_in_the_data_with_all_that_they_read(tmp_path):
         assert float(one["end"]) <= END
         assert (float(one["end"]) - float(one["start"]), one["step"]) == (3600, "30")
     assert [(one["start"], one["end"]) for one in requested(asked, "b")] == [(f"{END - 3600:.0f}", f"{END:.0f}")]
+    long = asked_of(tmp_path / "long.yml", text.replace("30s", "1234567s"))
+    assert {one["step"] for one in requested(long, "a")} == {"1234567"}, "a server reads digits, and no exponent"
 
 
 def test_the_same_seed_gives_the_same_requests_and_another_seed_others():

@@ -302,6 +302,9 @@ def test_files_that_cannot_be_read_are_a_sentence(tmp_path):
         tidy.main(run)
     path.write_bytes(gzip.compress(b"query_type,k,order,bytes\n"))
     record = run / "raw/host1/001/block.json"
+    synthetic.edit(record, schema=7)
+    with pytest.raises(UserError, match="has schema 7 of a block's record, and this tsduel reads schema 1: "):
+        tidy.main(run)
     record.write_text(record.read_text()[:100])
     with pytest.raises(UserError, match=r"block\.json:\d+: not JSON"):
         tidy.main(run)

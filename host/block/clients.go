@@ -129,7 +129,7 @@ func (a *alone) loaders(files []record.DataFile) (*clients, error) {
 			}
 			command.Argv = []string{"-c", `exec "$0" load`, self} // a held command is one of bash
 			command.Env = append(command.Env, "LOAD_FORMAT="+a.target.DataFormat, "LOAD_PATH="+a.target.WritePath,
-				fmt.Sprintf("LOAD_TIMEOUT_S=%g", a.Plan.Watchdog.LoadStallS))
+				"LOAD_TIMEOUT_S="+record.Decimal(a.Plan.Watchdog.LoadStallS))
 		}
 		held := machine.Held{Command: command, Feed: feed, Out: next.remote + ".csv"}
 		if err := l.hold(next, held); err != nil {
@@ -232,7 +232,8 @@ func (l *clients) kill() (err error) {
 	return err
 }
 
-// bring brings the local copy of a remote file up to date. If the paths are equal, the file is local.
+// bring brings the local copy of a remote file up to date, as far as a log may grow. If the paths are equal, the file
+// is local.
 func bring(on machine.Machine, remote, local string) error {
 	if remote == local {
 		return nil
@@ -242,19 +243,32 @@ func bring(on machine.Machine, remote, local string) error {
 		return err
 	}
 	defer copied.Close()
-	for {
-		info, err := copied.Stat()
-		if err != nil {
-			return err
-		}
+	info, err := copied.Stat()
+	if err != nil {
+		return err
+	}
+	for here := info.Size(); here <= proc.MostLog; {
 		var more []byte
-		if err := on.Log(machine.Piece{Path: remote, From: info.Size()}, &more); err != nil || len(more) == 0 {
+		known := min(here, 1) // of the last byte that is here
+		if err := on.Log(machine.Piece{Path: remote, From: here - known}, &more); err != nil {
 			return err
 		}
-		if _, err := copied.Write(more); err != nil {
-			return err
+		switch n := int64(len(more)); {
+		case n < known: // it was cut meanwhile
+			if err := copied.Truncate(0); err != nil {
+				return err
+			}
+			here = 0
+		case n == known:
+			return nil
+		default:
+			if _, err := copied.Write(more[known:]); err != nil {
+				return err
+			}
+			here += n - known
 		}
 	}
+	return nil
 }
 
 const (

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 	// A slow machine only takes longer: no test counts on an answer, or a start, within a second.
 	scrape.CacheAge, scrape.Timeout, ratesPatience = time.Millisecond, time.Minute, 5*time.Minute
 	idleLook, putOff = 200*time.Millisecond, 200*time.Millisecond
+	proc.MostLog = 8 << 20
 	machine.TakeCanary = func(string) (*record.Canary, error) {
 		return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}, nil
 	}

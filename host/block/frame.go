@@ -6,14 +6,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"tsduel/host/formats"
 	"tsduel/host/machine"
 	"tsduel/host/noise"
+	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
@@ -53,6 +57,7 @@ func runBlock(given context.Context, spec record.Spec, p *profiler) (*record.Blo
 	end, edges := noise.Watch(f.block), f.look()
 	err = f.run(ctx)
 	ended := machine.EndAll(f.Scratch)
+	err = f.blameLogs(err)
 	// The cause of ctx is a lost machine, which is no variant's fault.
 	if err := cmp.Or(given.Err(), context.Cause(ctx), err, ended); err != nil {
 		return nil, err
@@ -178,6 +183,45 @@ func (f *frame) blame(v *variant, err error) error {
 	f.block.Fail(record.Failure{Variant: v.Name, Part: v.part, Phase: v.phase, QueryType: v.queryType,
 		Message: f.Hidden.Mask(broken.message)})
 	return v.close(true)
+}
+
+// leastBlamed is how much the logs of a variant take, in bytes, when they are to blame for a full disk: without them it
+// would not be full (record.IsFull).
+const leastBlamed = 16 << 20
+
+// blameLogs blames the variants whose logs have filled the disk, and cuts these logs. The error of the full disk is
+// then theirs: what was written when it came is not whole, so that the block has no result.
+func (f *frame) blameLogs(err error) error {
+	if _, full := record.IsFull(f.Dir); !full && !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
+	for _, v := range f.variants {
+		var bytes int64
+		var logs []string
+		_ = filepath.WalkDir(filepath.Join(f.Dir, v.Name), func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && filepath.Ext(path) == ".log" {
+				logs, bytes = append(logs, path), bytes+record.UsedBytes(path)
+			}
+			return nil
+		})
+		if bytes < leastBlamed {
+			continue
+		}
+		blame := faultf("the disk of %s was full: the logs of %s took %d MiB of it, and are cut", f.RunDir, v.Name, bytes>>20)
+		if failed := f.blame(v, blame); failed != nil {
+			return failed
+		}
+		for _, log := range logs {
+			if _, failed := proc.CutLog(log, 0); failed != nil {
+				return failed
+			}
+		}
+		if errors.Is(err, unix.ENOSPC) {
+			f.block.Fail(record.Failure{Message: blame.Error()})
+			err = nil
+		}
+	}
+	return err
 }
 
 // loads says that the queries are asked of the data that was loaded in turn (design.load: duel).

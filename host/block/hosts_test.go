@@ -9,6 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"tsduel/host/machine"
+	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
@@ -60,6 +61,46 @@ func TestDeathApart(t *testing.T) {
 	apart(t, &spec, map[string][]string{"host2": {"server"}})
 	b := run(t, spec)
 	failed(t, b, record.Solo, "query", `\) died: info: serving \(its log: `)
+}
+
+// A log that grows on another host is cut there, and what comes here ends with that.
+func TestFloodApart(t *testing.T) {
+	t.Parallel()
+	spec := fakes(t, "", "flood")
+	apart(t, &spec, map[string][]string{"host2": {"server"}})
+	b := run(t, spec)
+	failed(t, b, record.Solo, "query", `\) died: tsduel ended it for writing too much: its log had `)
+	text := string(must(os.ReadFile(filepath.Join(spec.Dir, "candidate", "server.log"))))
+	if len(text) > 3<<20 || !strings.HasPrefix(text, "argv ") || !strings.Contains(text, "\n[tsduel has cut ") ||
+		!strings.HasSuffix(text, " MiB\n") {
+		t.Errorf("%d bytes: %.100q", len(text), text)
+	}
+}
+
+// growing is a machine with a log that grows as fast as it is read.
+type growing struct{ machine.Machine }
+
+func (growing) Log(_ machine.Piece, text *[]byte) error {
+	*text = make([]byte, 4<<20)
+	return nil
+}
+
+// To bring a log ends though it grows, and a log that was cut meanwhile is brought again from its begin.
+func TestToBringALog(t *testing.T) {
+	dir := t.TempDir()
+	remote, local := filepath.Join(dir, "remote"), filepath.Join(dir, "local")
+	check(t, bring(growing{}, remote, local))
+	if info := must(os.Stat(local)); info.Size() > proc.MostLog+4<<20 {
+		t.Errorf("%d bytes", info.Size())
+	}
+	here := machine.NewHere(t.Context(), "")
+	check(t, os.Remove(local))
+	for _, text := range []string{"one\n", "one\ntwo\n", "one\ntwo\n", "cut\n", ""} {
+		check(t, os.WriteFile(remote, []byte(text), 0o644), bring(here, remote, local))
+		if got := string(must(os.ReadFile(local))); got != text {
+			t.Errorf("%q and not %q", got, text)
+		}
+	}
 }
 
 // A lost host is no variant's fault: the block has not failed, and is run again.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tsduel/host/proc"
 	"tsduel/host/scrape"
 )
 
@@ -49,11 +50,11 @@ func lastMatch(pattern *regexp.Regexp, paths ...string) (last string) {
 	return last
 }
 
-// lastWords are the first line of a server's log about a crash, else its newest complaint, else its last
-// line.
+// lastWords are that a server has written too much, else the first line of its log about a crash, else its newest
+// complaint, else its last line.
 func lastWords(s *server) string {
 	_ = s.bringLog() // without it, the log as it is here
-	var crashed, complained, last string
+	var flooded, crashed, complained, last string
 	lines(func(line string) {
 		if crashed == "" && crash.MatchString(line) {
 			crashed = line
@@ -61,10 +62,39 @@ func lastWords(s *server) string {
 		if complains.MatchString(line) {
 			complained = line
 		}
+		if strings.HasPrefix(line, proc.TooMuchLog) {
+			flooded = line
+		}
 		last = line
 	}, s.log)
-	return fmt.Sprintf("%s (its log: %s)", scrape.OneLine(cmp.Or(crashed, complained, last, "it said nothing")),
+	return fmt.Sprintf("%s (its log: %s)", scrape.OneLine(cmp.Or(flooded, crashed, complained, last, "it said nothing")),
 		strings.Replace(s.log, ".partial", "", 1))
+}
+
+// quietLog checks that the log was not too large, and has no line that the target calls trouble.
+func (s *server) quietLog() error {
+	pattern, known := "^"+proc.TooMuchLog, s.variant.target.Trouble
+	if known != "" {
+		pattern += "|" + known
+	}
+	trouble, err := regexp.Compile(pattern)
+	if err != nil {
+		return fmt.Errorf("the target's trouble: %w", err)
+	}
+	count, worst := int64(0), ""
+	lines(func(line string) {
+		if trouble.MatchString(line) {
+			count, worst = count+1, cmp.Or(worst, line)
+		}
+	}, s.log)
+	if known == "" && count == 0 {
+		return nil
+	}
+	wrong := "the server's log has a panic or a fatal error: " + scrape.OneLine(worst)
+	if words := lastWords(s); strings.HasPrefix(words, proc.TooMuchLog) { // it ended before anybody looked
+		wrong = words
+	}
+	return s.variant.equal("server_log", 0, count, "%s", wrong)
 }
 
 // clientWords are the line of a client's output before the stack that Go prints, else its last line.

@@ -38,6 +38,8 @@ func TestMisbehaviour(t *testing.T) {
 		{"server", "query-error", solo, "query", "exit code 2: panic: http request did not return status 200", nil},
 		{"server", "hang-query", solo, "query", "no query was answered for 2 s",
 			func(p *record.Plan) { p.Watchdog.QueryStallS = 2 }},
+		{"server", "flood", solo, "query",
+			`\) died: tsduel ended it for writing too much: its log had \d+ MiB \(its log: `, nil},
 		{"server", "no-rows", solo, "query",
 			"the queries of single-groupby-1-1-1 read no data: vm_rows_read_per_query_sum did not move", nil},
 		{"vmauth", "die=write", solo, "load", `the vmauth \(pid `, nil},

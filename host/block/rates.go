@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"tsduel/host/openloop"
@@ -155,7 +154,7 @@ func (r *rates) ladder(ctx context.Context) error {
 	missed := 0
 	for _, rate := range c.Ladder {
 		query.Rate = rate
-		s := r.begin(record.InCapacity, "rung", fmt.Sprintf("%g/s", rate))
+		s := r.begin(record.InCapacity, "rung", record.Decimal(rate)+"/s")
 		phase, before, after, err := r.runPhase(ctx, s, query)
 		if err != nil {
 			return err
@@ -280,8 +279,8 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	}
 	s.listen(r.servers...)
 	results, totals, clients, failed := r.runClients(alive, job)
-	now, _ := r.cpu()
-	if err := cmp.Or(ctx.Err(), r.died(), failed); err != nil {
+	now, gone := r.cpu()
+	if err := cmp.Or(ctx.Err(), r.died(), failed, gone); err != nil {
 		return nil, nil, nil, err
 	}
 	r.snapshots.Mark(s.Phase.Phase, "end", s.QueryType)
@@ -307,7 +306,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 			name string
 			openloop.Times
 		}{{"response", result.Response}, {"service", result.Service}, {"lateness", result.Lateness}} {
-			label := strconv.FormatFloat(stream.Rate, 'g', -1, 64) + "," + kept.Operation + "," + times.name
+			label := record.Decimal(stream.Rate) + "," + kept.Operation + "," + times.name
 			if err := openloop.WriteCounts(r.histograms, label, times.Times); err != nil {
 				return nil, nil, nil, err
 			}

@@ -226,25 +226,6 @@ func (s *server) bringLog() error {
 	return errors.Join(bring(s.on, s.remoteLog, s.log), s.hidden.MaskFile(s.log))
 }
 
-// quietLog checks that the log has no line that the target calls trouble.
-func (s *server) quietLog() error {
-	if s.variant.target.Trouble == "" {
-		return nil
-	}
-	trouble, err := regexp.Compile(s.variant.target.Trouble)
-	if err != nil {
-		return fmt.Errorf("the target's trouble: %w", err)
-	}
-	count, worst := int64(0), ""
-	lines(func(line string) {
-		if trouble.MatchString(line) {
-			count, worst = count+1, cmp.Or(worst, line)
-		}
-	}, s.log)
-	return s.variant.equal("server_log", 0, count, "the server's log has a panic or a fatal error: %s",
-		scrape.OneLine(worst))
-}
-
 // servers are the components of a variant that run, those that take clients first.
 type servers []*server
 
@@ -366,17 +347,19 @@ func (all servers) cpu() (usage, error) {
 	return by, nil
 }
 
-// kernel adds up what the kernel has counted of the servers that live; rss is the memory of each now. -1 is
-// unknown, and so is a sum with it.
+// kernel adds up what the kernel has counted of the servers; rss is the memory of each now. -1 is unknown, as of a
+// server that has ended, and so is a sum with it.
 func (all servers) kernel() (sum proc.Counters, rss usage) {
 	rss = usage{}
 	for _, s := range all {
-		if c, err := s.kernel(); err == nil {
-			sum.CPU, sum.PeakRSS = sum.CPU+c.CPU, proc.Add(sum.PeakRSS, c.PeakRSS)
-			sum.StorageRead = proc.Add(sum.StorageRead, c.StorageRead)
-			sum.StorageWritten = proc.Add(sum.StorageWritten, c.StorageWritten)
-			sum.RSS, rss[s.role] = proc.Add(sum.RSS, c.RSS), c.RSS
+		c, err := s.kernel()
+		if err != nil {
+			c.RSS, c.PeakRSS, c.StorageRead, c.StorageWritten = -1, -1, -1, -1
 		}
+		sum.CPU, sum.PeakRSS = sum.CPU+c.CPU, proc.Add(sum.PeakRSS, c.PeakRSS)
+		sum.StorageRead = proc.Add(sum.StorageRead, c.StorageRead)
+		sum.StorageWritten = proc.Add(sum.StorageWritten, c.StorageWritten)
+		sum.RSS, rss[s.role] = proc.Add(sum.RSS, c.RSS), c.RSS
 	}
 	return sum, rss
 }

@@ -82,7 +82,7 @@ func (v *variant) waitQuiet(ctx context.Context, counters []string, polls int,
 			return at, err
 		}
 		now := time.Now()
-		busy, still, err := leftToDo(v.target, body, counters)
+		busy, still, err := v.leftToDo(body, counters)
 		switch {
 		case err != nil:
 			return at, err
@@ -119,30 +119,51 @@ func (v *variant) waitQuiet(ctx context.Context, counters []string, polls int,
 	}
 }
 
-// leftToDo sums the counters that are 0 once nothing is left to do, and those that then stand still.
-func leftToDo(target record.Target, body []byte, quiet []string) (busy, still float64, err error) {
+// leftToDo sums the counters that are 0 once nothing is left to do, and those that then stand still. One that is
+// missing is unknown, and no zero: its check fails, or a note tells once of an optional one. Without a body nothing is
+// known, and both are 0.
+func (v *variant) leftToDo(body []byte, quiet []string) (busy, still float64, err error) {
 	sum := func(names []string) (sum float64) {
 		for _, name := range names {
-			value, _, failed := scrape.Sum(body, target.Counters[name])
+			counter := v.target.Counters[name]
+			value, found, failed := scrape.Sum(body, counter)
+			of := func(c record.Component) bool { return counter.Role == "" || c.Role == counter.Role }
+			switch {
+			case failed != nil || found || len(body) == 0 || !slices.ContainsFunc(v.Components, of):
+			case !counter.Optional:
+				failed = v.equal("quiet_known", 1, 0, "whether it is quiet could not be checked: %s is not in its /metrics",
+					counter.Name)
+			case !slices.Contains(v.lacking, counter.Name):
+				v.lacking = append(v.lacking, counter.Name)
+				v.note(v.Name, "", fmt.Sprintf("when it is quiet was decided without %s, which is not in its /metrics",
+					counter.Name))
+			}
 			sum, err = sum+value, cmp.Or(err, failed)
 		}
 		return sum
 	}
-	busy, still = sum(quiet), sum(target.Still)
+	busy, still = sum(quiet), sum(v.target.Still)
 	return busy, still, err
 }
 
-// moved is the growth of a counter, from 0 if it is new. missing says that there is no such counter.
+// moved is the growth of a counter, from 0 if it is new. missing says why it is not known. A nil text was not read.
 func moved(check string, counter record.Counter, before, after []byte) (grown float64, missing string, err error) {
 	from, _, err := scrape.Sum(before, counter)
 	if err != nil {
 		return 0, "", err
 	}
 	to, found, err := scrape.Sum(after, counter)
-	if !found {
-		from, missing = to, fmt.Sprintf("%s could not be checked: %s is not in /metrics", check, counter.Name)
+	switch {
+	case before == nil:
+		missing = "its counters could not be read before"
+	case after == nil:
+		missing = "its counters could not be read"
+	case !found:
+		missing = counter.Name + " is not in /metrics"
+	default:
+		return to - from, "", err
 	}
-	return to - from, missing, err
+	return 0, check + " could not be checked: " + missing, err
 }
 
 func grown(target record.Target, before, after []byte) map[string]float64 {

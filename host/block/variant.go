@@ -32,6 +32,7 @@ type variant struct {
 	silent       *server // the last one that did not answer with its counters
 	snapshots    *scrape.Snapshots
 	failed       bool
+	lacking      []string               // optional counters that it does not have
 	instructions *exchange.Instructions // nil unless they are counted, in a duel
 }
 

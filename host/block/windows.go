@@ -28,22 +28,25 @@ func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 		if err != nil {
 			return // a server has ended, which its phase says
 		}
-		_, rss := r.kernel()
-		disk, files := machine.Disk{}, proc.Files{}
+		fields := record.Fields{"block": r.Row.Block, "variant": r.Name, "life": record.Epoch(began),
+			"elapsed_s": now.Sub(began).Seconds(), "cpu_cores": float64(used.sum()-spent) / float64(now.Sub(last)),
+			"cpu_limit": facts.CPUs}
+		// What cannot be read is left out.
+		if sum, _ := r.kernel(); sum.RSS >= 0 {
+			fields["rss_bytes"], fields["rss_limit"] = sum.RSS, facts.MemoryBytes
+		}
+		files := proc.Files{}
 		for i, s := range r.servers {
 			var own proc.Files
 			if s.on.Files(s.pid, &own) == nil && own.Open > files.Open {
 				files = own
+				fields["open_files"], fields["open_limit"] = files.Open, files.Most
 			}
-			var there machine.Disk
-			if i == 0 && s.on.Disk(r.Scratch, &there) == nil {
-				disk = there
+			var disk machine.Disk
+			if i == 0 && s.on.Disk(r.Scratch, &disk) == nil {
+				fields["disk_bytes"], fields["disk_limit"] = disk.Data, disk.Data+disk.Free
 			}
 		}
-		fields := record.Fields{"block": r.Row.Block, "variant": r.Name, "life": record.Epoch(began),
-			"elapsed_s": now.Sub(began).Seconds(), "cpu_cores": float64(used.sum()-spent) / float64(now.Sub(last)),
-			"cpu_limit": facts.CPUs, "rss_bytes": rss.sum(), "rss_limit": facts.MemoryBytes, "disk_bytes": disk.Data,
-			"disk_limit": disk.Data + disk.Free, "open_files": files.Open, "open_limit": files.Most}
 		for i, result := range results {
 			if result.Response.TotalCount() > 0 {
 				fields[operation(streams[i])+"_p99_ms"] = float64(result.Response.ValueAtQuantile(99)) / 1e6

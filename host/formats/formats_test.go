@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"tsduel/host/record"
 )
 
 const (
@@ -240,6 +242,21 @@ func TestABatchThatIsNotTakenEndsTheLoader(t *testing.T) {
 	defer silent.Close()
 	if err := loadOf(t, silent.URL).Run(ctx, io.Discard); err == nil {
 		t.Error("a loader that is told to end ends well")
+	}
+}
+
+// A number that the driver writes for the loader is the number that the loader reads.
+func TestATimeIsReadAsItWasWritten(t *testing.T) {
+	for _, seconds := range []float64{1e6, 1.5, 20, 123456789} {
+		l, err := LoadOf(func(name string) string {
+			if name == "LOAD_TIMEOUT_S" {
+				return record.Decimal(seconds)
+			}
+			return "3"
+		})
+		if err != nil || l.Timeout.Seconds() != seconds {
+			t.Errorf("%s is read as %v (%v)", record.Decimal(seconds), l.Timeout, err)
+		}
 	}
 }
 

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"tsduel/host/exchange"
+	"tsduel/host/record"
 )
 
 // Load sends a file of lines in batches, with so many in flight, and writes what TSBS's loaders write, so that it
@@ -32,17 +34,17 @@ type Load struct {
 
 // LoadOf reads the variables that the verb load of an adapter gets, and LOAD_FORMAT, LOAD_PATH and LOAD_TIMEOUT_S.
 func LoadOf(variable func(string) string) (l Load, err error) {
-	number := func(name string) (n int) {
-		_, wrong := fmt.Sscan(variable(name), &n)
-		if wrong != nil || n < 1 {
+	number := func(name string) float64 {
+		n, wrong := strconv.ParseFloat(variable(name), 64)
+		if wrong != nil || !(n > 0) {
 			err = errors.Join(err, fmt.Errorf("%s=%q is no number above 0", name, variable(name)))
 		}
 		return n
 	}
 	l = Load{File: variable("LOAD_FILE"), Format: variable("LOAD_FORMAT"), Path: variable("LOAD_PATH"),
 		URLs: strings.Split(variable("DB_WRITE_URL"), ","), Results: variable("LOAD_RESULTS"),
-		Workers: number("LOAD_WORKERS"), Size: number("LOAD_BATCH_SIZE"),
-		Timeout: time.Duration(number("LOAD_TIMEOUT_S")) * time.Second}
+		Workers: int(number("LOAD_WORKERS")), Size: int(number("LOAD_BATCH_SIZE")),
+		Timeout: record.Seconds(number("LOAD_TIMEOUT_S"))}
 	return l, err
 }
 

@@ -106,6 +106,7 @@ func BenchmarkPanics(b *testing.B) { panic("index out of range") }
 func BenchmarkLeaves(b *testing.B) { os.Exit(0) }
 func BenchmarkSleeps(b *testing.B) { time.Sleep(time.Hour) }
 func BenchmarkSpins(b *testing.B)  { for { spin(1000) } }
+func BenchmarkPrints(b *testing.B) { for { println("of no use to anybody") } }
 `
 
 // built is the directory of the test binary, "" before it is built.
@@ -366,6 +367,7 @@ func TestWhatMeasuredNothing(t *testing.T) {
 		"Nothing": "matches no benchmark of baseline; " +
 			"there are: BenchmarkEscapes, BenchmarkFails, BenchmarkLeaves, .*BenchmarkWork",
 		"Sleeps": `hangs: no output and no CPU for 2 s \(watchdog.idle_s\)`,
+		"Prints": "wrote [0-9]+ MiB, and 4 MiB are the most: its output is cut",
 		"Spins":  `did not end: no output for 2 s \(watchdog.silent_s\)`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -378,6 +380,9 @@ func TestWhatMeasuredNothing(t *testing.T) {
 				r.Plan.Watchdog.SilentS = 2
 			case "Nothing":
 				what = "the pattern"
+			case "Prints":
+				defer func(usual int64) { proc.MostLog = usual }(proc.MostLog)
+				proc.MostLog = 4 << 20
 			}
 			b := r.block(0, "warmup")
 			if len(b.Failures) != 1 || b.Status != record.Failed {
@@ -391,6 +396,10 @@ func TestWhatMeasuredNothing(t *testing.T) {
 			if stacks := r.text("000/baseline/bench.stderr"); strings.Contains(want, "watchdog") &&
 				!strings.Contains(stacks, "goroutine ") {
 				t.Errorf("no stacks in %s", stacks)
+			}
+			output := r.text("000/baseline/bench.stderr")
+			if name == "Prints" && !strings.HasSuffix(output, "\n[tsduel has cut the rest of this output]\n") {
+				t.Error("the output is not cut")
 			}
 			if left, _ := exec.Command("pgrep", "-f", placesDir(&r.Spec)+".*"+regexp.QuoteMeta(bench)).Output(); len(left) > 0 {
 				t.Errorf("still running: %s", left)

@@ -120,9 +120,13 @@ func (s *side) bench(ctx context.Context, what string, args ...string) (o output
 	if err != nil {
 		return o, failed("%s cannot be started: %v", what, err)
 	}
-	stalled := s.watch(ctx, p, what)
+	stalled := s.watch(ctx, p, what, fromOut+fromErr)
 	err = cmp.Or(p.Kill(), proc.EndAll()) // what it has left would use CPU beside the next variant
 	o.Exit, _ = p.Wait(context.Background())
+	if written := size(s.stdout) + size(s.stderr) - fromOut - fromErr; written > proc.MostLog {
+		stalled = failed("%s wrote %d MiB, and %d MiB are the most: its output is cut", what, written>>20, proc.MostLog>>20)
+		err = cmp.Or(err, cut(s.stdout, fromOut), cut(s.stderr, fromErr))
+	}
 	o.from, o.to = fromOut, size(s.stdout)
 	o.text = section(s.stdout, o.from, o.to)
 	o.results = results(o.text, s.cpu)
@@ -145,8 +149,9 @@ func (s *side) bench(ctx context.Context, what string, args ...string) (o output
 	return o, nil
 }
 
-// watch waits for the end of a process. It returns an error if the process hangs or takes too long.
-func (s *side) watch(ctx context.Context, p *proc.Process, what string) error {
+// watch waits for the end of a process, or until it has written too much. It returns an error if the process hangs or
+// takes too long. from is how much was written before it.
+func (s *side) watch(ctx context.Context, p *proc.Process, what string, from int64) error {
 	idle, silent := record.Seconds(s.spec.Plan.Watchdog.IdleS), record.Seconds(s.spec.Plan.Watchdog.SilentS)
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -170,6 +175,8 @@ func (s *side) watch(ctx context.Context, p *proc.Process, what string) error {
 			used = cpu
 			var why error
 			switch {
+			case seen-from > proc.MostLog:
+				return nil
 			case now.Sub(busy) >= idle:
 				why = failed("%s hangs: no output and no CPU for %v s (watchdog.idle_s); its goroutines are in bench.stderr",
 					what, idle.Seconds())
@@ -195,6 +202,17 @@ func size(f *os.File) int64 {
 		return 0
 	}
 	return info.Size()
+}
+
+// cut keeps the first MiB of what a process wrote from an offset on, and all before it.
+func cut(f *os.File, from int64) error {
+	const kept = 1 << 20
+	if size(f) <= from+kept {
+		return nil
+	}
+	err := f.Truncate(from + kept)
+	_, failed := f.WriteString("\n[tsduel has cut the rest of this output]\n")
+	return errors.Join(err, failed)
 }
 
 func section(f *os.File, from, to int64) string {

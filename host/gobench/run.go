@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -142,7 +141,7 @@ func counted(p *record.Phase, o output) {
 // find runs all benchmarks of a variant in one process, and measures their set-ups unless that takes long.
 func (b *block) find(ctx context.Context, s *side) error {
 	what, g := "the warm-up of "+s.pattern, b.Plan.GoBench
-	benchtime := strconv.FormatFloat(g.Seconds, 'f', -1, 64) + "s"
+	benchtime := record.Decimal(g.Seconds) + "s"
 	if g.Count != nil {
 		benchtime = fmt.Sprintf("%dx", *g.Count)
 	}

@@ -97,7 +97,7 @@ func (h *clients) Hold(c Held, pid *int) error {
 	}()
 	name := c.Argv[0]
 	c.Argv = append([]string{"-c", `kill -STOP $$; exec "$BASH" "$0" "$@"`}, c.Argv...)
-	if client.Process, err = execute(c.Command, feed, stdout, complaints); err != nil {
+	if client.Process, err = execute(c.Command, feed, stdout, complaints, c.Complaints); err != nil {
 		return err
 	}
 	h.remember(client)

@@ -94,7 +94,7 @@ func (h *programs) Start(c Command, pid *int) error {
 		return err
 	}
 	defer log.Close()
-	p, err := execute(c, nil, log, log)
+	p, err := execute(c, nil, log, log, c.Log)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,8 @@ func (h *programs) remember(p *process) {
 	h.started[p.Pid] = p
 }
 
-func execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
+// execute starts a command; log is the file of its output that is watched, or "".
+func execute(c Command, stdin, stdout, stderr *os.File, log string) (*proc.Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -133,7 +134,7 @@ func execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
 		return nil, err
 	}
 	return proc.Start(proc.Command{Argv: append([]string{bash}, c.Argv...), Env: append(c.Env, "TSDUEL_HOST="+self),
-		Dir: c.Dir, Scratch: c.Scratch, Stdin: stdin, Stdout: stdout, Stderr: stderr, CPUs: c.CPUs})
+		Dir: c.Dir, Scratch: c.Scratch, Stdin: stdin, Stdout: stdout, Stderr: stderr, CPUs: c.CPUs, Log: log})
 }
 
 // Process returns a process that was started here.
@@ -180,7 +181,7 @@ func (h *programs) Run(c Command, output *Output) error {
 		defer file.Close()
 		files[i] = file
 	}
-	p, err := execute(c, nil, files[0], files[1])
+	p, err := execute(c, nil, files[0], files[1], "")
 	if err != nil {
 		return err
 	}

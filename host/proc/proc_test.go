@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -144,6 +145,32 @@ func TestStart(t *testing.T) {
 }
 
 // Processes die with the program that has started them, even if it is killed.
+// A process that floods its log is killed, whether it writes itself or a child does, and so much of the log is kept
+// that its begin and its end can be read. One that has ended meanwhile has its log cut, too.
+func TestALogThatIsTooLarge(t *testing.T) {
+	defer func(usual int64) { MostLog = usual }(MostLog)
+	MostLog = 4 << 20
+	for script, code := range map[string]int{"echo begin; exec yes": 137, "echo begin; yes & wait": 137,
+		"echo begin; head -c 9M /dev/zero; echo end": 0, "echo begin; head -c 3M /dev/zero; echo end": 0} {
+		path := filepath.Join(t.TempDir(), "log")
+		log, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		must(t, err)
+		p := start(t, Command{Argv: []string{"/bin/sh", "-c", script}, Stdout: log, Log: path})
+		if exit := exitOf(t, p); exit.Code != code {
+			t.Errorf("%s: exit code %d", script, exit.Code)
+		}
+		must(t, errors.Join(log.Close(), p.Kill()))
+		text, err := os.ReadFile(path)
+		must(t, err)
+		_, last, _ := strings.Cut(string(text), TooMuchLog)
+		cut := strings.Contains(string(text), "\n[tsduel has cut ") && strings.HasPrefix(last, "its log had ")
+		if large := !strings.Contains(script, "3M"); cut != large || !strings.HasPrefix(string(text), "begin\n") ||
+			large && len(text) > 2*keptLog+200 || code == 0 && !strings.Contains(string(text), "end\n") {
+			t.Errorf("%s: cut %t, %d bytes", script, cut, len(text))
+		}
+	}
+}
+
 func TestDiesWithItsParent(t *testing.T) {
 	parent := exec.Command(os.Args[0], "parent")
 	out, err := parent.StdoutPipe()

@@ -31,7 +31,8 @@ type Command struct {
 	Env                   []string // NAME=VALUE, over those of Environment
 	Dir, Scratch          string   // Scratch is the value of Mark
 	Stdin, Stdout, Stderr *os.File
-	CPUs                  []int // it may run on these; empty: all that this process may run on
+	CPUs                  []int  // it may run on these; empty: all that this process may run on
+	Log                   string // the file that Stdout or Stderr appends to, which is watched; empty: none
 }
 
 // Process was started by Start; it leads a session of its own.
@@ -113,12 +114,14 @@ func Start(c Command) (*Process, error) {
 	means := newHolder(p)
 	p.holder = means
 	children.Store(p.Pid, p)
+	endLog := p.watchLog(c.Log)
 	go func() {
 		_ = cmd.Wait() // ProcessState has the exit code
 		state := cmd.ProcessState
 		p.exit = Exit{ExitCode(state), state.UserTime(), state.SystemTime(), time.Now()}
 		children.Delete(p.Pid)
 		means.close()
+		endLog()
 		if p.group != nil {
 			_ = os.Remove(p.group.dir) // unless it has left processes there
 		}

@@ -49,10 +49,10 @@ type Block struct {
 }
 
 func NewBlock(row BlockRow) *Block {
-	return &Block{Schema: 1, Block: row.Block, Cell: row.Cell, Host: row.Host, Kind: row.Kind, Replaces: row.Replaces,
-		Coins: row.Coins, QueryTypes: append([]string{}, row.QueryTypes...), Status: OK, Failures: []Failure{},
-		Phases: []Phase{}, Checks: []Check{}, Ratios: map[string]Ratios{}, Solo: map[string]SoloRecord{},
-		Mixed: map[string]RatesPart{}, Capacity: map[string]RatesPart{}}
+	return &Block{Schema: BlockSchema, Block: row.Block, Cell: row.Cell, Host: row.Host, Kind: row.Kind,
+		Replaces: row.Replaces, Coins: row.Coins, QueryTypes: append([]string{}, row.QueryTypes...), Status: OK,
+		Failures: []Failure{}, Phases: []Phase{}, Checks: []Check{}, Ratios: map[string]Ratios{},
+		Solo: map[string]SoloRecord{}, Mixed: map[string]RatesPart{}, Capacity: map[string]RatesPart{}}
 }
 
 // Fail adds a failure; its variant is empty if no single variant is to blame.

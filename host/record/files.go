@@ -49,6 +49,21 @@ func ReadJSON(path string, v any) error {
 	return nil
 }
 
+// IsCutShort says that a file is no whole JSON, as a power cut leaves it. Its error is no error of the disk.
+func IsCutShort(err error) bool {
+	_, cut := errors.AsType[*json.SyntaxError](err)
+	return cut
+}
+
+// Unreadable is the error of what is finished and cannot be read now.
+func Unreadable(path string, err error) error {
+	if of, ok := errors.AsType[*os.PathError](err); ok {
+		err = of.Err
+	}
+	return UserError("%s cannot be read (%v): nothing was removed; see dmesg for the disk, and `ulimit -n` for too many "+
+		"open files, then the same command with RUN= goes on", path, err)
+}
+
 func WriteJSON(path string, v any) error {
 	text, err := json.MarshalIndent(v, "", " ")
 	if err != nil {

@@ -290,6 +290,9 @@ func Sleep(ctx context.Context, length time.Duration) error {
 	}
 }
 
+// Decimal writes a number for another program, in full and without an exponent.
+func Decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+
 func Seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
 // Epoch converts a time to seconds since the epoch, to the microsecond.

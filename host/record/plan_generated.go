@@ -140,9 +140,10 @@ type Target struct {
 }
 
 type Counter struct {
-	Name   string            `json:"name"`
-	Labels map[string]string `json:"labels"`
-	Role   string            `json:"role"`
+	Name     string            `json:"name"`
+	Labels   map[string]string `json:"labels"`
+	Role     string            `json:"role"`
+	Optional bool              `json:"optional"`
 }
 
 type Variant struct {

@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// BlockSchema is the only schema of block.json that this program reads.
+const BlockSchema = 1
+
 // The files of raw/ beside the blocks.
 
 // NoiseReport is raw/HOST/noise.json: which blocks were spoilt from outside, and why.

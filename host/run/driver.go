@@ -324,7 +324,7 @@ func (d *driver) leave(ctx context.Context, err error) int {
 	if err == nil && d.failed == 0 {
 		d.wipeScratch()
 	}
-	if code == record.ExitInterrupted {
+	if _, full := record.IsFull(d.Raw); full || code == record.ExitInterrupted {
 		d.removePartials()
 	}
 	d.Events.Emit("run-end", record.Fields{"run": filepath.Base(d.RunDir), "kind": d.Plan.Kind, "status": status,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -72,8 +73,11 @@ const memoryDiffers = 0.01
 func (h *hosts) writeFacts(now *record.Facts, hasBlocks bool) error {
 	path := record.RawDir(h.RunDir, now.Host) + ".json"
 	var before record.Facts
-	if !hasBlocks || record.ReadJSON(path, &before) != nil {
+	switch err := record.ReadJSON(path, &before); {
+	case !hasBlocks || os.IsNotExist(err) || record.IsCutShort(err):
 		return record.WriteJSON(path, now)
+	case err != nil:
+		return record.Unreadable(path, err)
 	}
 	var changed []string
 	compare := func(what string, from, to any) {

@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,22 +20,50 @@ func (d *driver) tidyUp() error {
 	// The warm-up block gives the same calibration again.
 	for _, name := range []string{"calibration.json", "workload.json"} {
 		var object map[string]any
-		if err := record.ReadJSON(d.raw(name), &object); !os.IsNotExist(err) && (err != nil || object == nil) {
+		switch err := record.ReadJSON(d.raw(name), &object); {
+		case record.IsCutShort(err) || err == nil && object == nil:
 			d.note(d.raw(name) + " was cut short (a power cut?): it is made again")
 			os.Remove(d.raw(name))
+		case err != nil && !os.IsNotExist(err):
+			return record.Unreadable(d.raw(name), err)
 		}
 	}
-	// A block is published when all of it is on the disk, but some disks acknowledge too early.
-	for _, dir := range blockDirs(d.Raw) {
-		b := &record.Block{}
-		if err := record.ReadJSON(filepath.Join(dir, "block.json"), b); err != nil || b.Schema == 0 {
-			d.note(fmt.Sprintf("block %s has no record that can be read (a power cut?): it is run again", filepath.Base(dir)))
-			if err := record.RemoveTree(dir); err != nil {
+	return readBlocks(d.Raw, d.blocks, d.note)
+}
+
+// readBlocks reads the finished blocks. What cannot be read now, or is another tsduel's, ends the run: a finished block
+// is never removed.
+func readBlocks(raw string, blocks map[int]*record.Block, note func(string)) error {
+	if _, err := os.ReadDir(raw); err != nil {
+		return record.Unreadable(raw, err)
+	}
+	for _, dir := range blockDirs(raw) {
+		b, path := &record.Block{}, filepath.Join(dir, "block.json")
+		err := record.ReadJSON(path, b)
+		_, ofAnother := errors.AsType[*json.UnmarshalTypeError](err)
+		switch {
+		case os.IsNotExist(err) || record.IsCutShort(err):
+			// A block is published when all of it is on the disk, but some disks acknowledge too early.
+			aside := dir + ".1.damaged" // no name of a block
+			for n := 2; exists(aside); n++ {
+				aside = fmt.Sprintf("%s.%d.damaged", dir, n)
+			}
+			note(fmt.Sprintf("the record of block %s was cut short (a power cut?): it is run again, and what is left of it "+
+				"is in %s", filepath.Base(dir), aside))
+			if err := os.Rename(dir, aside); err != nil {
 				return err
 			}
 			continue
+		case err != nil && !ofAnother:
+			return record.Unreadable(path, err)
+		case b.Schema != record.BlockSchema:
+			return record.UserError("%s has schema %d of a block's record, and this tsduel reads schema %d: go on with the "+
+				"tsduel that wrote it, or plan a new run", path, b.Schema, record.BlockSchema)
+		case err != nil:
+			return record.UserError("%s is not as this tsduel writes it (%v): go on with the tsduel that wrote it, or plan a "+
+				"new run", path, err)
 		}
-		d.blocks[b.Block] = b
+		blocks[b.Block] = b
 	}
 	return nil
 }

@@ -191,13 +191,60 @@ func TestWhatAPowerCutLeavesIsPutInOrder(t *testing.T) {
 	f.wantRan(2)
 	wantIn(t, said, "events.jsonl was cut off in the middle of a line: 28 bytes of it are dropped",
 		"calibration.json was cut short (a power cut?): it is made again",
-		"block 002 has no record that can be read (a power cut?): it is run again")
+		"the record of block 002 was cut short (a power cut?): it is run again, and what is left of it is in ")
+	aside := f.read("raw/host1/002.1.damaged/block.json")
+	failIf(t, aside != `{"status": "o`, "what was left of block 002 is %q", aside)
 	if !strings.HasPrefix(f.read("raw/host1/events.jsonl"), events) || f.read("raw/host1/calibration.json") != counts {
 		t.Error("what was whole is not as it was")
 	}
 	wantIn(t, f.read("raw/host1/noise.json"), `"valid"`)
 	left := matching(f.path("raw/host1"), "*.partial")
 	failIf(t, len(left) > 0, "left: %v", left)
+}
+
+// What is finished is never removed because it cannot be read now, or because another tsduel wrote it.
+func TestAFinishedBlockThatCannotBeReadStopsTheRun(t *testing.T) {
+	f := newFixture(t, 2, 0)
+	f.run(t.Context(), 0)
+	f.wantRan(0, 1, 2)
+	whole := map[string]string{}
+	for _, name := range []string{"002/block.json", "calibration.json"} {
+		whole[name] = f.read("raw/host1/" + name)
+	}
+	const again = ": nothing was removed; see dmesg for the disk"
+	for _, c := range []struct {
+		name, said string
+		spoil      func(path string)
+	}{
+		{"002/block.json", "002/block.json cannot be read (input/output error)" + again, func(path string) {
+			// A read of this file at offset 0 is EIO for everybody.
+			must(t, os.Remove(path))
+			must(t, os.Symlink("/proc/self/mem", path))
+		}},
+		{"002/block.json", "002/block.json has schema 7 of a block's record, and this tsduel reads schema 1: ",
+			func(path string) { must(t, os.WriteFile(path, []byte(`{"schema": 7, "block": 2}`), 0o644)) }},
+		{"002/block.json", "002/block.json has schema 0 of a block's record, and this tsduel reads schema 1: ",
+			func(path string) { must(t, os.WriteFile(path, []byte(`{}`), 0o644)) }},
+		{"002/block.json", "002/block.json is not as this tsduel writes it (", func(path string) {
+			text := strings.Replace(whole["002/block.json"], `"void": ""`, `"void": ["a", "b"]`, 1)
+			must(t, os.WriteFile(path, []byte(text), 0o644))
+		}},
+		{"calibration.json", "calibration.json cannot be read (input/output error)" + again, func(path string) {
+			must(t, os.Remove(path))
+			must(t, os.Symlink("/proc/self/mem", path))
+		}},
+	} {
+		c.spoil(f.path("raw/host1/" + c.name))
+		must(t, os.WriteFile(f.path("raw/host1/002/values"), []byte("kept"), 0o644))
+		wantIn(t, f.run(t.Context(), 2), c.said)
+		f.wantRan()
+		f.wantThere(0, 1, 2)
+		failIf(t, f.read("raw/host1/002/values") != "kept", "%s: something was removed", c.said)
+		must(t, os.Remove(f.path("raw/host1/"+c.name)))
+		f.put("raw/host1/"+c.name, whole[c.name])
+	}
+	f.run(t.Context(), 0)
+	f.wantRan()
 }
 
 func TestARunThatIsToldToEndDoesSoAtOnceAndGoesOnLater(t *testing.T) {
@@ -372,6 +419,7 @@ func TestFullDisks(t *testing.T) {
 			wantIn(t, said, "is full (0 MiB are free): free some there",
 				"no finished block is lost. To go on: make tsbs RUN=a [run] 'x'")
 			f.wantThere(0)
+			failIf(t, place == "the results'" && f.exists("raw/host1/001.partial")(), "the unfinished block takes room")
 			os.Remove(ballast)
 			f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) { return done(spec), nil }
 			f.run(t.Context(), 0)

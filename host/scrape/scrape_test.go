@@ -136,6 +136,11 @@ func TestSnapshots(t *testing.T) {
 	if waited := times[asked-1].Sub(times[asked-2]); waited < time.Second {
 		t.Errorf("the end was asked %v after a tick, whose answer is cached for a second", waited)
 	}
+	// Without one of its sources nothing is known of an edge: the others' sums would be too small.
+	s.Sources[1].Counters = func(context.Context) ([]byte, error) { return nil, io.ErrUnexpectedEOF }
+	if body, err := s.Edge(t.Context(), "stop", "begin", ""); body != nil || err != nil {
+		t.Errorf("%q %v", body, err)
+	}
 	must(t, s.Close())
 	file, _ := os.Open(path)
 	unpack, err := gzip.NewReader(file)
@@ -149,12 +154,12 @@ func TestSnapshots(t *testing.T) {
 		}
 	}
 	ticks := strings.Count(strings.Join(heads, ", "), "tick, ") // on a slow machine a second one comes before the stop
-	want := "edge load begin, " + strings.Repeat("tick, ", max(1, ticks)) + "edge query end cpu-max-all-1"
+	want := "edge load begin, " + strings.Repeat("tick, ", max(1, ticks)) + "edge query end cpu-max-all-1, edge stop begin"
 	if strings.Join(heads, ", ") != want {
 		t.Error(heads)
 	}
 	const kernels = `tsduel_process_cpu_seconds_total{mode="user",role="server"} `
-	if count := strings.Count(string(text), kernels); count != 2+ticks || strings.Count(string(text), "vm_other") != 2 ||
+	if count := strings.Count(string(text), kernels); count != 3+ticks || strings.Count(string(text), "vm_other") != 2 ||
 		strings.Contains(string(text), `role="quiet"`) {
 		t.Errorf("%s", text)
 	}

@@ -56,7 +56,8 @@ func (s *Snapshots) Mark(phase, edge, queryType string) {
 	_, _ = s.packed.Write(s.head(strings.TrimSpace(fmt.Sprintf("edge %s %s %s", phase, edge, queryType))))
 }
 
-// Body ends a snapshot with the processes' own counters, and returns them; fresh ones are not cached.
+// Body ends a snapshot with the processes' own counters, and returns them; fresh ones are not cached. If a process does
+// not answer there are none (nil): a sum over the others would be too small.
 func (s *Snapshots) Body(ctx context.Context, fresh bool) ([]byte, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -65,7 +66,10 @@ func (s *Snapshots) Body(ctx context.Context, fresh bool) ([]byte, error) {
 			return nil, err
 		}
 	}
-	body := s.body(ctx, true)
+	body, whole := s.body(ctx, true)
+	if !whole {
+		body = nil
+	}
 	_, _ = s.packed.Write(body)
 	return body, s.packed.Flush() // which has the first error of any write
 }
@@ -81,7 +85,8 @@ func (s *Snapshots) tick(ctx context.Context) (kept []byte) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	_, _ = s.packed.Write(s.head("tick"))
-	for line := range bytes.Lines(s.body(ctx, false)) {
+	body, _ := s.body(ctx, false)
+	for line := range bytes.Lines(body) {
 		name := line[:max(0, bytes.IndexAny(line, "{ "))]
 		wanted, known := s.known[string(name)]
 		if !known {
@@ -118,13 +123,15 @@ func (s *Snapshots) Ticks(ctx context.Context, see func([]byte)) (stop func()) {
 // Close writes the rest, and returns the first error of any write.
 func (s *Snapshots) Close() error { return s.packed.Close() }
 
-func (s *Snapshots) body(ctx context.Context, slow bool) (all []byte) {
+func (s *Snapshots) body(ctx context.Context, slow bool) (all []byte, whole bool) {
+	all, whole = []byte{}, true
 	for _, source := range s.Sources {
 		if source.Slow && !slow {
 			continue
 		}
 		body, err := source.Counters(ctx)
 		if err != nil {
+			whole = false
 			continue // others find out that a server hangs
 		}
 		if all = append(all, body...); len(all) > 0 && all[len(all)-1] != '\n' {
@@ -132,7 +139,7 @@ func (s *Snapshots) body(ctx context.Context, slow bool) (all []byte) {
 		}
 	}
 	s.asked = time.Now()
-	return all
+	return all, whole
 }
 
 func (s *Snapshots) head(title string) []byte {

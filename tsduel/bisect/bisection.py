@@ -151,7 +151,7 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     passed |= {"ROLE": role} if role else {}
     typed = {**knobs.given(environment), **passed, "EXPERIMENT": experiment}
     passed, what = _measured(kind, environment, passed, ends)
-    settings = [passed.get("SET", ""), f"design.thresholds.{what.metric}={what.threshold_pct:g}"]
+    settings = [passed.get("SET", ""), f"design.thresholds.{what.metric}={what.threshold_pct:.10g}"]
     if kind == "tsbs" and (query_type := given.get("TYPE")):
         asked: Any = read.asked
         if is_own(asked.queries):

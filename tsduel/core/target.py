@@ -8,12 +8,14 @@ from tsduel.core.sections import Part
 class Counter(Part):
     """A sum over all samples called `name` whose labels match every regular expression of `labels` in full.
 
-    `name` may be several names with | between them. With a `role`, only samples of that component count.
+    `name` may be several names with | between them. With a `role`, only samples of that component count. Versions may
+    lack one that is `optional`: a database is then quiet without it, and a note says so.
     """
 
     name: str
     labels: dict[str, str] = {}
     role: str = ""
+    optional: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -36,7 +38,9 @@ class Target(Part):
     `queues`: roles that acknowledge samples before they are stored: a load ends
     when all have arrived. `ports`: further ports of a role, by name. `immutable`: paths below a component's
     directory of files that never change; copies of the directory share them by hard links. `pprof`: the path
-    of the profiles of Go's net/http/pprof on every component, "" without. Any counter may be missing.
+    of the profiles of Go's net/http/pprof on every component, "" without. A counter that is missing is missing
+    in the report; one that judges a block (`quiet`, `still`, `before_merge`; stored samples, rows read, kept answers,
+    parts of merged data) then fails its check by name.
     """
 
     name: str

@@ -13,6 +13,7 @@ CHECKS = {
     "load_retries": "the loader retried nothing",
     "query_exit": "the query client exited with 0",
     "queries_answered": "queries answered = queries asked for",
+    "quiet_known": "the counters that say when it is quiet are there",
     "rows_read": "the database read rows for the queries",
     "exchanges_answered": "every exchange was answered and compared",
     "exchanges_same": "every answer has the same series and values from all variants",

@@ -126,7 +126,7 @@ def _maker(template: Template, data: Data) -> Callable[[random.Random], str]:
         if data.language == "influxql":
             return "GET /query?" + urlencode({"q": text})
         if template.length_s:
-            times = {"start": f"{begin:.0f}", "end": f"{end:.0f}", "step": f"{template.step_s:g}"}
+            times = {"start": f"{begin:.0f}", "end": f"{end:.0f}", "step": f"{template.step_s:.10g}"}
             return "GET /api/v1/query_range?" + urlencode({"query": text, **times})
         return "GET /api/v1/query?" + urlencode({"query": text, "time": f"{end:.0f}"})
 

@@ -140,8 +140,10 @@ def difference(begin: Snapshot | None, end: Snapshot | None, counter: str) -> fl
     """Return the growth of a counter between two snapshots, None if the later one does not have it.
 
     VictoriaMetrics leaves some counters out until they first change, so a counter that only the later snapshot has
-    counts from 0.
+    counts from 0: not if the earlier one has the kernel's counters alone, since /metrics was then not read.
     """
     if begin is None or end is None or counter not in end.values:
+        return None
+    if counter not in begin.values and all(name.partition("@")[0] in OURS for name in begin.values):
         return None
     return end.values[counter] - begin.values.get(counter, 0.0)

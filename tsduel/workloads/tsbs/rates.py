@@ -65,7 +65,7 @@ def _capacity(phases: Sequence[RatePhase], plan: Plan) -> Iterator[tuple[str, st
         return
     for phase in phases:
         if not phase.void and phase.streams[0].planned:
-            yield "capacity_response_ms", f"{phase.rate:g}/s", phase.streams[0].response_ns[ladder.percentile] / 1e6
+            yield "capacity_response_ms", f"{phase.rate:.10g}/s", phase.streams[0].response_ns[ladder.percentile] / 1e6
     if (rate := capacity(phases, ladder.percentile, ladder.within_ms)) is not None:
         yield "capacity_rate", "", rate
 

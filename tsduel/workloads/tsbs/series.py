@@ -80,7 +80,7 @@ def _course(raw: RawSolo) -> Iterator[Point]:
 
 
 def _cores(before: Snapshot, now: Snapshot) -> dict[str, float]:
-    if "cpu_user" not in before.values or "cpu_user" not in now.values:
+    if not all({"cpu_user", "cpu_system"} <= s.values.keys() for s in (before, now)):
         return {}
-    first, last = (s.values["cpu_user"] + s.values.get("cpu_system", 0.0) for s in (before, now))
+    first, last = (s.values["cpu_user"] + s.values["cpu_system"] for s in (before, now))
     return {"cpu_cores": (last - first) / (now.epoch - before.epoch)}
