@@ -320,7 +320,7 @@ def test_a_search_to_its_end(search, repository):
     assert [shown[0], shown[2]] == ["good", "99.9 %"]
     assert all(float(chance.split()[0]) < 1 for chance in (shown[1], shown[3]))
     assert {path.name for path in (search.results / "bisect/s").iterdir()} == {
-        *("bisect.json", "report.md", "revisions.csv", "course.svg", "course.png"),
+        *("bisect.json", "report.md", "revisions.csv", "course.svg", "course.png", "lock"),
     }
 
 

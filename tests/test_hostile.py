@@ -463,8 +463,8 @@ def test_a_block_is_on_the_disk_before_it_has_its_name(link, liar, monkeypatch):
     monkeypatch.setattr(Path, "replace", renamed)
     liar(packed())
     link.fetch_block("001")
-    arrived = link.raw / "001.partial" / BLOCK
-    at = done.index(("rename", arrived))
+    (at,) = (at for at, (what, path) in enumerate(done) if what == "rename" and str(path).endswith(BLOCK))
+    arrived = done[at][1]
     before, after = done[:at], done[at + 1 :]
     for path in (arrived / "block.json", arrived / "a/metrics.prom.gz", arrived, arrived / "a"):
         assert ("sync", path) in before, path
@@ -648,7 +648,7 @@ EVENTS = {
     *("tsduel.rounds.follow:Follower.__init__", "tsduel.rounds.run:_Shown.__init__", "tsduel.rounds.runstate:state"),
     "tsduel.rounds.runstate:last_event",
 }
-ARCHIVED = {"tsduel.places.ssh.link:Link._unpacked"}
+ARCHIVED = {"tsduel.places.ssh.link:Link._unpack"}
 # Figures of a description that they show as it is: in the report plots/markup.py escapes it, in a table csv does.
 SHOWN = {
     *("tsduel.calibrate.page:text", "tsduel.core.rundir:Run.node_of", "tsduel.doctor.queries:_table"),
@@ -657,13 +657,13 @@ SHOWN = {
     *("tsduel.workloads.gobench.read:bench_operations", "tsduel.workloads.tsbs.read:bench_configuration"),
     *("plots.exports.trackers:_extra", "plots.sections.checks:_busy_client", "plots.sections.duel:_conditions"),
     *("plots.sections.method:_text", "plots.sections.method:reproduce", "plots.sections.sides:machine"),
+    *("plots.sections.hosts:_settings", "tsduel.tidy.tables:_windows"),
     *("plots.sections.sides:_unseen", "plots.sections.sides:_hosts"),
 }
 # These marks mean something of home: Kubernetes' API server, what is to be rented, our own files.
 HOME = {
     *(f"tsduel.places.k8s.cluster:Cluster.{name}" for name in ("find", "all", "delete", "events", "_may")),
-    *("tsduel.places.provision:main", "tsduel.plan.resolve:resolve", "tsduel.core.files:read_json"),
-    "tsduel.core.files:text",
+    *("tsduel.places.provision:main", "tsduel.plan.resolve:resolve"),
 }
 READERS = {*SAYS, *ARCHIVED, *TIDY, *EVENTS, *SHOWN, *HOME}
 
