@@ -139,7 +139,8 @@ func (d *driver) run(ctx context.Context) (err error) {
 	if d.method, err = d.methodNow(); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(d.rows, func(row record.BlockRow) bool { return row.Kind != "spare" && d.blocks[row.Block] == nil }) {
+	left := func(row record.BlockRow) bool { return row.Kind != "spare" && d.blocks[row.Block] == nil }
+	if slices.ContainsFunc(d.rows, left) {
 		if err := d.checkMethod(); err != nil { // before anything is made for the blocks that are left
 			return err
 		}
