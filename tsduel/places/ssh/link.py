@@ -144,7 +144,8 @@ class Link:
         with self._unpacked([*facts, f"{block}/"], self.apart / name) as arrived:
             if not (arrived / block / "block.json").is_file():
                 raise UserError(f"{self.host.name}: no block {name} came of it, though it is finished there")
-            shutil.rmtree(self.raw / name, ignore_errors=True)
+            if (self.raw / name).exists():
+                (self.raw / name).rename(arrived / "damaged")
             for path in (*facts, block):
                 _move(arrived / path, self.run_dir / path)
 
