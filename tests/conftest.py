@@ -27,8 +27,8 @@ GROUPS = ("bare", "real", "blocks", "databases", "planted", "fleets", "k8s", "pr
 # Files whose tests make reports, type make, or start servers, scripts and builds: they are marked `long`.
 LONG = re.compile(
     "test_(browser|build|cli|compare|components|crossing|disk|doctor|examine|exports|faults|gcp_faults"
-    "|gobench_shared|hosts|import|make|outcome|page|pairs|pictures|profiles|provide|remote|report|runlog|runs|safety|spares"
-    "|sweep|uninstall|upgrade|view_terminal)"
+    "|gobench_shared|hostile|hosts|import|make|outcome|page|pairs|pictures|profiles|provide|remote|report|runlog|runs"
+    "|safety|spares|sweep|uninstall|upgrade|view_terminal)"
 )
 
 

@@ -44,6 +44,7 @@ from tsduel.rounds import attend, control, elsewhere, follow, runstate
 from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail, parse
 from tsduel.tidy import tables as tidy
+from tsduel.workloads.tsbs import rates
 
 PROJECT = Path(__file__).resolve().parent.parent
 SECRET = "of the user's own"  # noqa: S105 - it is none
@@ -69,8 +70,8 @@ def run_dir(tmp_path, monkeypatch):
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(json.dumps({"hosts": {"host1": {"address": "there"}}, "is": SECRET}))
     (tmp_path / "outside").write_text(SECRET)
-    for module, name in ((untrusted, "SILENCE_S"), (attend, "LONGEST_PAUSE_S"), (attend, "PATIENCE_S")):
-        monkeypatch.setattr(module, name, 0.4)
+    for name in ("LONGEST_PAUSE_S", "PATIENCE_S"):
+        monkeypatch.setattr(attend, name, 0.4)
     monkeypatch.setattr(attend, "STARTING_S", 0.0)
     monkeypatch.setattr(follow, "SILENCE_S", 0.1)
     monkeypatch.setattr(untrusted, "LAST_WORDS_S", 0.2)
@@ -101,8 +102,8 @@ def not_of_the_host(run_dir):
 
 @contextlib.contextmanager
 def unharmed(run_dir, capfd):
-    """Require that the body ends in time, in a sentence if it must, and that nothing is changed or shown by it."""
-    before, began = not_of_the_host(run_dir), time.monotonic()
+    """Require that the body ends, in a sentence if it must, and that nothing is changed or shown by it."""
+    before = not_of_the_host(run_dir)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     said = ""
     try:
@@ -112,7 +113,6 @@ def unharmed(run_dir, capfd):
         assert said.strip()
     finally:
         shown = said + "".join(capfd.readouterr())
-    assert time.monotonic() - began < 30
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < MOST_MB << 10
     assert not [letter for letter in shown if not letter.isprintable() and letter not in "\n\t"]
     assert SECRET not in shown
@@ -182,7 +182,7 @@ def attended(link):
     leaving = threading.Event()
     attendant = attend.Attendant(link, show.View(None), patience_s=0.2, leaving=leaving)
     # As long as a host says that the run goes on, we stay.
-    threading.Timer(2, leaving.set).start()
+    threading.Timer(1, leaving.set).start()
     with contextlib.suppress(KeyboardInterrupt):
         attendant.attend()
 
@@ -207,7 +207,7 @@ def timed(do):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(3)
+    thread.join(1.5)
     if errors:
         raise errors[0]
 
@@ -248,8 +248,8 @@ def brought_one(link):
 
 
 SAYS = {
-    "tsduel.places.ssh.ssh:Host.run": lambda link: link.host.run("true", timeout_s=0.4),
-    "tsduel.places.ssh.link:Link.ask": lambda link: link.ask("sums", timeout_s=0.4),
+    "tsduel.places.ssh.ssh:Host.run": lambda link: link.host.run("true"),
+    "tsduel.places.ssh.link:Link.ask": lambda link: link.ask("sums"),
     "tsduel.places.ssh.link:Link.state": lambda link: link.state(),
     "tsduel.places.ssh.link:Link.start": lambda link: link.start(),
     "tsduel.places.ssh.link:Link.missing": lambda link: link.missing(),
@@ -293,7 +293,7 @@ def impatient(monkeypatch):
     """Have little patience, and take little."""
     monkeypatch.setattr(untrusted, "MOST_TEXT", 1 << 20)
     monkeypatch.setattr(attend, "MOST_EVENTS", 1 << 20)
-    for module, name in ((lent, "START_S"), (lent, "STOP_S"), (control, "STOP_S")):
+    for module, name in ((untrusted, "SILENCE_S"), (lent, "START_S"), (lent, "STOP_S"), (control, "STOP_S")):
         monkeypatch.setattr(module, name, 0.4)
     for method in (Host.run, Link.ask):
         monkeypatch.setattr(method, "__kwdefaults__", method.__kwdefaults__ | {"timeout_s": 0.4})
@@ -405,12 +405,15 @@ BEHIND = {
 }
 
 
+SLOW = {"silent", "slow", "endless errors"}
 BROKEN, ENDLESS_ONES = {"no archive", "nothing", "a negative size"}, {"endless", "endless behind its end"}
 
 
 @pytest.fixture
-def small(monkeypatch):
-    """Have archives be smaller than a test of them."""
+def small(monkeypatch, request):
+    """Have archives be smaller than a test of them, and little patience with those that are slow."""
+    if request.node.callspec.params["lie"] in SLOW:
+        monkeypatch.setattr(untrusted, "SILENCE_S", 0.4)
     monkeypatch.setattr(untrusted, "MOST_BYTES", 4 << 20)
     monkeypatch.setattr(untrusted, "MOST_FILES", 200)
 
@@ -492,6 +495,7 @@ OTHERS = {
     "another schema": b"query_type,sitting,baseline_ns\nx,y,z\n\0,1\n# snapshot x\n\t9\t-9\n",
     "surplus": b"1,2,3,4,5,6,7,8,9,10,11,12\n" * 9,
 }
+EVENT_LIES = b'{"event":"window","block":1,"rss_bytes":{}}\n[{"event":"window"}]\n'
 RUNS = {
     "tsbs": lambda path: synthetic.write_run(
         path, synthetic.Spec(blocks=1, query_types=synthetic.TWO_TYPES[:1], solo_s=0.2, exchanges=40)
@@ -501,13 +505,9 @@ RUNS = {
 # Read by tidy, of any file below raw/: the lies take the place of each file in turn.
 TIDY = {
     *("tsduel.core.record:read_block", "tsduel.core.rundir:Run.of_host", "tsduel.core.rundir:Run.of_any_host"),
-    *(
-        "tsduel.core.rundir:Run.variants",
-        "tsduel.tidy.blocks:decide",
-        "tsduel.tidy.profiles:index",
-        "tsduel.tidy.profiles:_listed",
-    ),
-    *("tsduel.tidy.profiles:_stacks", "tsduel.tidy.tables:main"),
+    *("tsduel.core.rundir:Run.variants", "tsduel.tidy.blocks:decide", "tsduel.tidy.profiles:index"),
+    "tsduel.tidy.profiles:_listed",
+    *("tsduel.tidy.profiles:_stacks", "tsduel.tidy.tables:main", "tsduel.tidy.tables:_windows"),
     *("tsduel.tidy.tables:_signals", "tsduel.tidy.tables:_collection", "tsduel.workloads.gobench.read:read_block"),
     *("tsduel.workloads.gobench.read:_results", "tsduel.workloads.reading:Reader.read_block"),
     *("tsduel.workloads.tsbs.exchanges:read_duel", "tsduel.workloads.tsbs.exchanges:_load"),
@@ -522,18 +522,28 @@ TIDY = {
 @pytest.fixture(scope="module", params=RUNS)
 def written(request, tmp_path_factory):
     """Return a run whose blocks are at home."""
-    return RUNS[request.param](tmp_path_factory.mktemp("written") / "results/r")
+    run = RUNS[request.param](tmp_path_factory.mktemp("written") / "results/r")
+    profiles = run / "raw/host1/profiles"
+    profiles.mkdir()
+    of = {"variant": "baseline", "work": "w", "role": "", "kind": "cpu", "operations": 1, "why": "", "file": "p"}
+    (profiles / "profiles.json").write_text(json.dumps({"profiles": [of]}))
+    stacks = {"stacks": [{"of": [0], "values": [1]}], "values": ["cpu"], "units": ["ns"], "functions": ["main.f"]}
+    (profiles / "p.stacks.json.gz").write_bytes(gzip.compress(json.dumps(stacks | {"period": 1}).encode()))
+    window = {"event": "window", "t": 1, "block": 1, "variant": "baseline", "life": 1, "elapsed_s": 1, "rss_bytes": 1}
+    (run / "raw/host1/events.jsonl").write_text(json.dumps(window, separators=(",", ":")) + "\n")
+    tidy.main(run)
+    return run
 
 
 def test_what_its_files_say_is_read_or_refused_in_a_sentence(written, monkeypatch, capfd):
     """Each file below raw/ in turn, of a wrong size, form, encoding or schema, packed or not."""
     monkeypatch.setattr(files, "MOST_JSON", 1 << 20)
     monkeypatch.setattr(files.content, "__defaults__", (1 << 20,))
-    whole = [path for path in sorted(written.rglob("raw/**/*")) if path.is_file() and "002" not in path.parts]
-    assert whole
+    alike = {"000", "002", "candidate", "server.log"}
+    whole = [path for path in sorted(written.rglob("raw/**/*")) if path.is_file() and not alike & set(path.parts)]
     for path in whole:
         kept = path.read_bytes()
-        lies = JSONS if path.suffix == ".json" else OTHERS
+        lies = JSONS if ".json" in path.suffixes else {**OTHERS, "events": EVENT_LIES}
         try:
             for lie, content in lies.items():
                 path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
@@ -558,6 +568,16 @@ def unharmed_tidy(run, capfd):
     shown = said + "".join(capfd.readouterr())
     assert not [letter for letter in shown if not letter.isprintable() and letter != "\n"]
     assert not (run.parent.parent / "outside").exists()
+
+
+@pytest.mark.parametrize("lie", OTHERS)
+def test_counts_are_a_table_or_a_sentence(lie, tmp_path, monkeypatch):
+    """Of a part at a fixed rate, which the run above has not."""
+    monkeypatch.setattr(files.content, "__defaults__", (1 << 20,))
+    path = tmp_path / "mixed.csv.gz"
+    path.write_bytes(gzip.compress(OTHERS[lie]))
+    with contextlib.suppress(UserError):
+        assert rates.read_counts(path) == {}
 
 
 def test_a_profile_is_a_file_beside_its_record(tmp_path):

@@ -90,7 +90,8 @@ def ask(
             said += chunk
             if len(said) > MOST_TEXT:
                 raise LieError(f"an answer has more than {MOST_TEXT >> 20} MiB")
-        errors = ended(max(0.0, until - time.monotonic()))
+        # Who has closed its output has ended, or stays for nothing.
+        errors = ended(min(SILENCE_S, max(0.0, until - time.monotonic())))
     return subprocess.CompletedProcess(command, process.returncode, clean(said), errors)
 
 
