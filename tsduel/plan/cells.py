@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tsduel.core import gobuild
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Cell, Component, Duration, Estimate, Plan, Variant
 from tsduel.core.wording import amount, lasting, number_of
@@ -31,7 +32,7 @@ def settle(
     if any(own.get("targets") != first.get("targets") for own in sections):
         raise UserError("matrix: the cells have data of several formats of lines: sweep over data of one format")
     estimates: list[Estimate] = [own["estimate"] for own in sections]
-    keys = [tuple(file.key for file in own["workload"].data) for own in sections]
+    keys = [tuple(file.key for file in own["workload"].data) if "workload" in own else () for own in sections]
     files = dict(zip(keys, zip(estimates, times, strict=True), strict=True))
     total = Estimate(
         data_bytes=sum(estimate.data_bytes for estimate, _ in files.values()),
@@ -47,7 +48,7 @@ def settle(
         block_s=math.ceil(sum(each.block_s for each in times) / len(times)),
         total_s=times[0].prepare_s + workload_s + blocks_s,
     )
-    changed = [{name: own[name] for name in Cell.SECTIONS if own[name] != first[name]} for own in sections]
+    changed = [{name: own[name] for name in Cell.SECTIONS if own.get(name) != first.get(name)} for own in sections]
     cells = tuple(Cell(name=cell.name, set=cell.set, **own) for cell, own in zip(asked, changed, strict=True))
     return {**first, "estimate": total}, duration, cells
 
@@ -68,6 +69,8 @@ def started(cell: Cell, asked: AskedCell, variants: Sequence[Variant], first: As
         for part, base_part in zip(own.parts, base.parts, strict=False):
             names = [name for name in type(part).model_fields if name not in {*_STARTED_WITH, "components"}]
             differ = next((name for name in names if getattr(part, name) != getattr(base_part, name)), "")
+            if gobuild.of_build(part.env) != gobuild.of_build(base_part.env):
+                differ = "env (settings of the build)"
             if differ or len(own.parts) != len(base.parts):
                 raise UserError(
                     f"matrix: variants.{variant.name}.{differ or 'components'}: a cell has no builds of its "

@@ -25,6 +25,7 @@ def read_block(run: Run, block: Block) -> Reading:
     """Read a block. A variant of which a benchmark failed gives no value; the host checks what each one printed."""
     reading = Reading()
     calibration = run.of_host(block.host, "calibration.json")
+    calibration = calibration.get("cells", {}).get(block.cell, calibration)
     runs: _Runs = defaultdict(list)
     failed = {failure.variant for failure in block.failures}
     for variant in block.order:
@@ -64,14 +65,22 @@ def _results(
     for line in lines:
         row, begin, end = line.rsplit("\t", 2)
         name, cell = f"{planned[row]['names'][variant]}{suffix}", planned[row].get("cell") or {"row": row, "column": ""}
-        for result in parse.results(whole[int(begin) : int(end)].decode("utf-8", errors="replace")):
-            if result.name == name:
-                yield cell["row"], cell["column"], result.values
+        printed = parse.results(whole[int(begin) : int(end)].decode("utf-8", errors="replace"))
+        # Go's own result is the last; the benchmark may have printed lines like it before.
+        if own := [result.values for result in printed if result.name == name][-1:]:
+            yield cell["row"], cell["column"], own[0]
+
+
+def _calibration(run: Run) -> dict[str, Any]:
+    """Return what the warm-up block found; of a sweep, that of the first cell of the run's plan."""
+    found = run.of_any_host("calibration.json")
+    cell: dict[str, Any] = found.get("cells", {}).get(run.plan.cells[0].name, found)
+    return cell
 
 
 def rows(run: Run) -> list[str]:
     """Return the rows that the warm-up block found."""
-    planned = run.of_any_host("calibration.json").get("rows") or []
+    planned = _calibration(run).get("rows") or []
     return list(dict.fromkeys(str((row.get("cell") or row)["row"]) for row in planned))
 
 
@@ -88,7 +97,7 @@ def bench_name(run: Run, _metric: Metric, query_type: str, variant: str) -> str:
     pivot = run.plan.gobench.pivot if run.plan.gobench else None
     column = f"/{pivot.column}={variant}" if pivot else ""
     # The suffix is always there, so that benchstat takes no part of a name for it.
-    return f"Benchmark{query_type}{column}-{run.of_any_host('calibration.json')['cpu']}"
+    return f"Benchmark{query_type}{column}-{_calibration(run)['cpu']}"
 
 
 def bench_unit(metric: Metric) -> tuple[str, float]:
@@ -98,6 +107,6 @@ def bench_unit(metric: Metric) -> tuple[str, float]:
 
 def bench_operations(run: Run, query_type: str) -> int | None:
     """Return the number of operations that the warm-up block found for a row."""
-    planned = run.of_any_host("calibration.json")["rows"]
+    planned = _calibration(run)["rows"]
     row = next(row for row in planned if (row.get("cell") or row)["row"] == query_type)
     return int(row["count"]) * int(row.get("parts") or 1)
