@@ -107,18 +107,3 @@ def test_a_pivot_has_no_comparison_with_itself(tmp_path):
     file.write_text(json.dumps(asked))
     with pytest.raises(UserError, match=r"AA=1: with gobench\.pivot there is one variant"):
         plan.main(tmp_path / "results" / "r", {"KIND": "gobench", "EXPERIMENT": str(file), "AA": "1"})
-
-
-def test_a_list_of_cpus_is_a_setting_each():
-    """As `go test -cpu 1,2`, in the file or by SET; of other fields of Go benchmarks there is one value."""
-    data = {
-        "name": "x", "kind": "gobench", "gobench": {"package": "./p", "cpu": [1, 2]},
-        "variants": {name: {"source": "git", "repo": "/r", "ref": name} for name in ("baseline", "candidate")},
-    }  # fmt: skip
-    cells = read.expand(data, "x.yml", {"SET": "gobench.cpu=[1,2]"})
-    assert [(cell.name, cell.asked.gobench.cpu) for cell in cells] == [("cpu=1", 1), ("cpu=2", 2)]
-    with pytest.raises(UserError, match=r"gobench\.seconds is the same for the whole run"):
-        read.expand(data | {"matrix": {"gobench.seconds": [1, 2]}}, "x.yml")
-    data["variants"]["candidate"]["env"] = {"GOFLAGS": "-tags=a"}
-    swept = {"variants.candidate.env": [{"GOFLAGS": "-tags=a"}, {"GOFLAGS": "-tags=b"}]}
-    assert len(read.expand(data | {"gobench": {"package": "./p"}, "matrix": swept}, "x.yml")) == 2

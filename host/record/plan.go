@@ -84,7 +84,6 @@ func (p *Plan) In(cell string) *Plan {
 	own, c := *p, p.Cells[at]
 	own.Workload, own.Mixed = cmp.Or(c.Workload, p.Workload), cmp.Or(c.Mixed, p.Mixed)
 	own.Capacity, own.Settle = cmp.Or(c.Capacity, p.Capacity), *cmp.Or(c.Settle, &p.Settle)
-	own.GoBench = cmp.Or(c.GoBench, p.GoBench)
 	own.Queries, own.Duel = *cmp.Or(c.Queries, &p.Queries), *cmp.Or(c.Duel, &p.Duel)
 	own.Variants = slices.Clone(p.Variants)
 	for i := range own.Variants {

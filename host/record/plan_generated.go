@@ -45,6 +45,33 @@ type Estimate struct {
 	ResultsBytes  int64 `json:"results_bytes"`
 }
 
+type GoBench struct {
+	Seconds   float64   `json:"seconds"`
+	Count     *int64    `json:"count"`
+	CPU       *int      `json:"cpu"`
+	Rename    []Rename  `json:"rename"`
+	Require   []Require `json:"require"`
+	Pivot     *Pivot    `json:"pivot"`
+	Alternate *bool     `json:"alternate"`
+	Profile   []string  `json:"profile"`
+}
+
+type Pivot struct {
+	Rows   []string `json:"rows"`
+	Column string   `json:"column"`
+}
+
+type Require struct {
+	Metric string `json:"metric"`
+	Output string `json:"output"`
+}
+
+type Rename struct {
+	Match string `json:"match"`
+	To    string `json:"to"`
+	Drop  *int   `json:"drop"`
+}
+
 type HostSettings struct {
 	CacheLimitGB *float64 `json:"cache_limit_gb"`
 	Port         int      `json:"port"`
@@ -135,7 +162,6 @@ type Cell struct {
 	Settle     *Settle                `json:"settle"`
 	Mixed      *Mixed                 `json:"mixed"`
 	Capacity   *Capacity              `json:"capacity"`
-	GoBench    *GoBench               `json:"gobench"`
 	Components map[string][]Component `json:"components"`
 }
 
@@ -145,33 +171,6 @@ type Component struct {
 	Env      map[string]string `json:"env"`
 	Files    map[string]string `json:"files"`
 	BuildKey string            `json:"build_key"`
-}
-
-type GoBench struct {
-	Seconds   float64   `json:"seconds"`
-	Count     *int64    `json:"count"`
-	CPU       *int      `json:"cpu"`
-	Rename    []Rename  `json:"rename"`
-	Require   []Require `json:"require"`
-	Pivot     *Pivot    `json:"pivot"`
-	Alternate *bool     `json:"alternate"`
-	Profile   []string  `json:"profile"`
-}
-
-type Pivot struct {
-	Rows   []string `json:"rows"`
-	Column string   `json:"column"`
-}
-
-type Require struct {
-	Metric string `json:"metric"`
-	Output string `json:"output"`
-}
-
-type Rename struct {
-	Match string `json:"match"`
-	To    string `json:"to"`
-	Drop  *int   `json:"drop"`
 }
 
 type Capacity struct {

@@ -12,14 +12,18 @@ import (
 // calibrate chooses, once after the warm-up, how many operations a block has, the same for all blocks.
 // Without a warm-up block nothing is chosen: every phase lasts its time.
 func (d *driver) calibrate() error {
-	warm := func(row record.BlockRow) bool { return row.Kind == "warmup" }
-	if d.Calibration != nil || !slices.ContainsFunc(d.rows, warm) {
+	warmup := slices.IndexFunc(d.rows, func(row record.BlockRow) bool { return row.Kind == "warmup" })
+	if d.Calibration != nil || warmup < 0 {
 		return nil
 	}
 	c, path := &record.Calibration{}, d.raw("calibration.json")
 	err := record.ReadJSON(path, c)
 	if os.IsNotExist(err) {
-		c, err = d.counts()
+		if d.kind.Calibrate != nil {
+			c, err = d.kind.Calibrate(d.Plan, d.raw(d.rows[warmup].Name()))
+		} else {
+			c, err = d.counts()
+		}
 		if err == nil {
 			err = record.WriteJSON(path, c)
 		}
@@ -46,10 +50,6 @@ func (d *driver) counts() (*record.Calibration, error) {
 }
 
 func (d *driver) countsOf(cell string) (*record.Calibration, error) {
-	if d.kind.Calibrate != nil {
-		at := slices.IndexFunc(d.rows, func(row record.BlockRow) bool { return row.Cell == cell && row.Kind == "warmup" })
-		return d.kind.Calibrate(d.Plan.In(cell), d.raw(d.rows[at].Name()))
-	}
 	plan, sides, turns, name := d.Plan.In(cell), len(d.Plan.Variants), 0, ""
 	var b *record.Block // the warm-up block
 	for _, row := range d.rows {

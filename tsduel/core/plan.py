@@ -98,10 +98,9 @@ class Cell(Part):
     settle: Settle | None = None
     mixed: Mixed | None = None
     capacity: CapacityAsked | None = None
-    gobench: GoBench | None = None
     components: dict[str, tuple[Component, ...]] = {}
 
-    SECTIONS: ClassVar[tuple[str, ...]] = ("workload", "queries", "duel", "settle", "mixed", "capacity", "gobench")
+    SECTIONS: ClassVar[tuple[str, ...]] = ("workload", "queries", "duel", "settle", "mixed", "capacity")
 
 
 class Tsbs(Part):

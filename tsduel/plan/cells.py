@@ -32,7 +32,7 @@ def settle(
     if any(own.get("targets") != first.get("targets") for own in sections):
         raise UserError("matrix: the cells have data of several formats of lines: sweep over data of one format")
     estimates: list[Estimate] = [own["estimate"] for own in sections]
-    keys = [tuple(file.key for file in own["workload"].data) if "workload" in own else () for own in sections]
+    keys = [tuple(file.key for file in own["workload"].data) for own in sections]
     files = dict(zip(keys, zip(estimates, times, strict=True), strict=True))
     total = Estimate(
         data_bytes=sum(estimate.data_bytes for estimate, _ in files.values()),
@@ -48,7 +48,7 @@ def settle(
         block_s=math.ceil(sum(each.block_s for each in times) / len(times)),
         total_s=times[0].prepare_s + workload_s + blocks_s,
     )
-    changed = [{name: own[name] for name in Cell.SECTIONS if own.get(name) != first.get(name)} for own in sections]
+    changed = [{name: own[name] for name in Cell.SECTIONS if own[name] != first[name]} for own in sections]
     cells = tuple(Cell(name=cell.name, set=cell.set, **own) for cell, own in zip(asked, changed, strict=True))
     return {**first, "estimate": total}, duration, cells
 

@@ -72,10 +72,6 @@ def _values(key: str, values: Any, where: str, known: Collection[str]) -> list[A
             f"{where}: matrix: {key} is the same for the whole run; what can be swept is in {', '.join(SWEPT)}, and "
             f"{' and '.join(GCP_SWEPT)}"
         )
-    if section == "gobench" and key != "gobench.cpu":
-        raise UserError(
-            f"{where}: matrix: {key} is the same for the whole run; of Go benchmarks gobench.cpu can be swept"
-        )
     if not isinstance(values, list) or not values:
         raise UserError(f"{where}: matrix: {key}: a list of values is needed (it is {values!r})")
     for value in values:

@@ -63,26 +63,18 @@ def read(environment: Mapping[str, str]) -> Question:
     return Question(cells, Asked(experiment=path, written=plain, knobs=given))
 
 
-def _swept(data: Mapping[str, Any]) -> tuple[dict[str, Any], Any, str]:
-    """Return the fields of every cell, the matrix, and its axis that a knob may set: a list of `gobench.cpu`."""
-    plain = copy.deepcopy({key: value for key, value in data.items() if key != "matrix"})
-    swept, go = data.get("matrix") or {}, plain.get("gobench")
-    if isinstance(go, dict) and isinstance(go.get("cpu"), list) and isinstance(swept, dict):
-        return plain, {**swept, "gobench.cpu": go.pop("cpu")}, "gobench.cpu"
-    return plain, swept, ""
-
-
 def expand(
     data: Mapping[str, Any], where: str, given: Mapping[str, str] | None = None, *, many: bool = False
 ) -> tuple[AskedCell, ...]:
     """Return the cells of a mapping: a single one without a name if nothing is swept. A UserError names its cell."""
     data = hidden.experiment(dict(data), templates=bool(data.get(parameters.SECTION)))
-    plain, swept, axis = _swept(data)
+    plain = {key: value for key, value in data.items() if key != "matrix"}
     kind = data.get("kind", DEFAULT_KIND)
+    swept = data.get("matrix") or {}
     if not swept or kind not in WORKLOADS or "matrix" not in WORKLOADS[kind].experiment.model_fields:
         return (AskedCell("", {}, validate(dict(data), where)),)
     cells = matrix.combinations(swept, where, WORKLOADS[kind].experiment.model_fields, many=many)
-    matrix.refuse_fixed(cells, {key: knob for key, knob in knobs.fields_set(given or {}).items() if key != axis})
+    matrix.refuse_fixed(cells, knobs.fields_set(given or {}))
     valid, wrong = list[AskedCell](), list[str]()
     for cell in cells:
         mine = copy.deepcopy(plain)
@@ -101,7 +93,7 @@ def expand(
         return (replace(valid[0], name=""),)
     if valid[0].asked.design.reload == "once":
         raise UserError(f"{where}: design.reload: once keeps the data of one setting, and each cell has its own")
-    if getattr(valid[0].asked, "profile", None) or getattr(getattr(valid[0].asked, "gobench", None), "profile", None):
+    if getattr(valid[0].asked, "profile", None):
         raise UserError(f"{where}: profile: is of one setting: take a cell's into a run of its own, or leave it out")
     names = [cell.name for cell in valid]
     # Long values are cut, so that names may be equal: then they get a number.

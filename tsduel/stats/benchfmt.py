@@ -32,8 +32,7 @@ def files(run: Run, reader: Reader, samples: Sequence[Sample]) -> dict[str, str]
             continue
         unit, factor = reader.bench_unit(item.metric)
         comparable = any(None not in pair for pair in item.pairs)
-        of_cell = run.at(item.cell)
-        fixed = reader.bench_operations(of_cell, item.query_type)
+        fixed = reader.bench_operations(run, item.query_type)
         ratios = item.ratios or [None] * len(item.pairs)
         for block, pair, ratio in zip(item.blocks, item.pairs, ratios, strict=True):
             # A metric that only one side ever has is written for that side; benchstat shows it.
@@ -42,7 +41,7 @@ def files(run: Run, reader: Reader, samples: Sequence[Sample]) -> dict[str, str]
             for variant, value in zip((run.variants[0], item.candidate), pair, strict=True):
                 if value is None:
                     continue
-                first, *rest = reader.bench_name(of_cell, item.metric, item.query_type, variant).split("/")
+                first, *rest = reader.bench_name(run, item.metric, item.query_type, variant).split("/")
                 # The cell becomes keys of benchstat (scale=1000), in front: the end of a name may mean more.
                 key = ("/".join([first, *(word.replace("/", "_") for word in item.cell.split()), *rest]), block)
                 lines[variant].setdefault(key, {})[unit] = value * factor

@@ -25,7 +25,6 @@ def read_block(run: Run, block: Block) -> Reading:
     """Read a block. A variant of which a benchmark failed gives no value; the host checks what each one printed."""
     reading = Reading()
     calibration = run.of_host(block.host, "calibration.json")
-    calibration = calibration.get("cells", {}).get(block.cell, calibration)
     runs: _Runs = defaultdict(list)
     failed = {failure.variant for failure in block.failures}
     for variant in block.order:
@@ -71,16 +70,9 @@ def _results(
             yield cell["row"], cell["column"], own[0]
 
 
-def _calibration(run: Run) -> dict[str, Any]:
-    """Return what the warm-up block found; of a sweep, that of the first cell of the run's plan."""
-    found = run.of_any_host("calibration.json")
-    cell: dict[str, Any] = found.get("cells", {}).get(run.plan.cells[0].name, found)
-    return cell
-
-
 def rows(run: Run) -> list[str]:
     """Return the rows that the warm-up block found."""
-    planned = _calibration(run).get("rows") or []
+    planned = run.of_any_host("calibration.json").get("rows") or []
     return list(dict.fromkeys(str((row.get("cell") or row)["row"]) for row in planned))
 
 
@@ -97,7 +89,7 @@ def bench_name(run: Run, _metric: Metric, query_type: str, variant: str) -> str:
     pivot = run.plan.gobench.pivot if run.plan.gobench else None
     column = f"/{pivot.column}={variant}" if pivot else ""
     # The suffix is always there, so that benchstat takes no part of a name for it.
-    return f"Benchmark{query_type}{column}-{_calibration(run)['cpu']}"
+    return f"Benchmark{query_type}{column}-{run.of_any_host('calibration.json')['cpu']}"
 
 
 def bench_unit(metric: Metric) -> tuple[str, float]:
@@ -107,6 +99,6 @@ def bench_unit(metric: Metric) -> tuple[str, float]:
 
 def bench_operations(run: Run, query_type: str) -> int | None:
     """Return the number of operations that the warm-up block found for a row."""
-    planned = _calibration(run)["rows"]
+    planned = run.of_any_host("calibration.json")["rows"]
     row = next(row for row in planned if (row.get("cell") or row)["row"] == query_type)
     return int(row["count"]) * int(row.get("parts") or 1)

@@ -1,7 +1,6 @@
 """An experiment of Go benchmarks: the fields of its file beside those of tsduel.workloads.experiment."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -49,8 +48,6 @@ class GoExperiment(experiment.Experiment):
     kind: Literal["gobench"] = "gobench"
     variants: dict[str, GoVariant]
     gobench: GoBench
-    # As of databases; `gobench.cpu: [1, 2, 4]` is short for it (tsduel.question.read).
-    matrix: Mapping[str, Any] = {}
     design: GoDesign = GoDesign()
     watchdog: GoWatchdog = GoWatchdog()
 
