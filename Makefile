@@ -1,7 +1,11 @@
 # tsduel: is the candidate faster or slower than the baseline, by how much, and how sure are we?
 # A target is one line that calls the command `tsduel`; its commands and knobs are in tsduel/cli/.
 SHELL := bash
-.SHELLFLAGS := -Eeuo pipefail -c
+# -p: no function, start file or option of the user's shell reaches a recipe. Nor does what shapes Python.
+.SHELLFLAGS := -p -Eeuo pipefail -c
+unexport BASH_ENV ENV CDPATH SHELLOPTS BASHOPTS GLOBIGNORE POSIXLY_CORRECT LANGUAGE
+unexport $(filter-out PYTHON,$(filter BASH_FUNC_% PYTHON%,$(.VARIABLES)))
+export LC_ALL := C.UTF-8
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .DEFAULT_GOAL := help

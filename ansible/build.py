@@ -25,6 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import checkout
+from wholefiles import read_json, remove, sha256, write_json
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -34,6 +37,9 @@ CACHE = Path(os.path.abspath(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache
 GO_SETTINGS = ("GOFLAGS", "GOSUMDB", "GONOSUMDB")
 # On a rented machine this user builds the candidates, without a way to become root (roles/host).
 BUILD_USER = os.environ.get("TSDUEL_BUILD_USER", "")
+# The words of a build command that are settings stand before the others.
+SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+GIT = PROJECT / "scripts/git"
 BUILD_APART = PROJECT / "ansible/roles/build/files/build-apart"
 LOG_LINES = 20
 STOP_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -58,9 +64,8 @@ class Builder:
 
     def run(self, *command: object, cwd: Path, capture: bool = False) -> str:
         """Run a command with its output in the log; it and its children end with this program."""
-        ours = {k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}}
         with subprocess.Popen(
-            [str(word) for word in command], cwd=cwd, env=ours | {"GIT_TERMINAL_PROMPT": "0"}, start_new_session=True,
+            [str(word) for word in command], cwd=cwd, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if capture else self.output, stderr=self.output,
             text=True, errors="surrogateescape",  # file names may be any bytes
         ) as process:  # fmt: skip
@@ -89,7 +94,7 @@ class Builder:
 
     def git(self, *words: object) -> str:
         """Run git, and return what it prints."""
-        return self.run("git", *words, cwd=PROJECT, capture=True).rstrip("\n")
+        return self.run(GIT, *words, cwd=PROJECT, capture=True).rstrip("\n")
 
     def publish(self, directory: Path, is_whole: Callable[[Path], bool], make: Callable[[Path], None]) -> None:
         """Have ``make`` fill WORK/publish, which becomes the entry, unless the entry is complete. One at a time."""
@@ -121,45 +126,14 @@ class Builder:
             (directory / ".used").touch()
 
 
-def remove(path: Path) -> None:
-    """Remove a tree, even if a build has write-protected it."""
-    for directory, _, _ in os.walk(path):
-        Path(directory).chmod(0o700)
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def sha256(path: Path) -> str:
-    """Return the checksum of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def read_json(path: Path) -> Any:
-    """Return what a file holds; {} where it is missing or cut short."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write a file completely or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with partial.open("w", encoding="utf-8") as stream:
-        stream.write(json.dumps(value, indent=2) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)
-
-
 def with_go(minimum: str, toolchain: str = "local") -> tuple[str, ...]:
     """Return the words before a command that uses Go."""
     return (str(PROJECT / "scripts/with-go"), minimum, toolchain)
 
 
-def go_record(minimum: str, toolchain: str = "local") -> dict[str, Any]:
+def go_record(minimum: str, toolchain: str = "local", *given: str) -> dict[str, Any]:
     """Return the version of Go and the settings that affect a build, for the build's record."""
-    command = [*with_go(minimum, toolchain), "go", "env", "-json", "GOVERSION", *GO_SETTINGS]
+    command = [*with_go(minimum, toolchain), *given, "go", "env", "-json", "GOVERSION", *GO_SETTINGS]
     done = subprocess.run(command, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"there is no Go {toolchain}: {done.stderr.strip()}")
@@ -239,7 +213,8 @@ class Component:
     def go(self) -> dict[str, Any]:
         """Return the record of the Go that builds it; a ready binary names its own Go."""
         ready = self.spec["source"] == "binary"
-        return {"go_version": ""} if ready else go_record(self.spec["go_minimum"], self.spec["go"])
+        settings = [word for word in self.spec["build_command"] if SETTING.match(word)]
+        return {"go_version": ""} if ready else go_record(self.spec["go_minimum"], self.spec["go"], *settings)
 
     def is_whole(self, directory: Path) -> bool:
         """Return whether the entry can be used. It cannot if `go: local` was updated since."""
@@ -274,6 +249,8 @@ class Component:
         spec, output = self.spec, work / "output"
         sources: Path = getattr(self, f"_take_{spec['source']}")(work)
         words, go = spec["build_command"], (spec["go_minimum"], spec["go"])
+        if words and (sources / "go.work").is_file() and not any(word.startswith("GOWORK=") for word in words):
+            words = ["GOWORK=", *words]  # Go looks for it; without a go.work it is off, also one above the checkout
         if words and BUILD_USER:
             print(f"+ {words} as {BUILD_USER}", file=self.builder.output, flush=True)
             apart = (BUILD_APART, BUILD_USER, sources, work, spec["output"], *go, *words)
@@ -306,31 +283,41 @@ class Component:
         # What was checked out for earlier builds is gone by now.
         git("-C", clone, "worktree", "prune")
         git("-C", clone, "worktree", "add", "--quiet", "--force", "--detach", work / "source", spec["revision"])
+        if (work / "source/.gitmodules").is_file():
+            # Git takes submodules from this machine only if it is told to, and so the repository is.
+            own = ("-c", "protocol.file.allow=always") if spec["repo"].startswith("/") else ()
+            words = ("submodule", "--quiet", "update", "--init", "--recursive")
+            try:
+                self.builder.fetching(GIT, *own, "-C", work / "source", *words, cwd=PROJECT)
+            except BuildError:
+                what = f"the submodules of {spec['repo']} cannot be fetched (git's words are above)"
+                raise BuildError(f"{what}; check the revision out and give path:DIRECTORY") from None
         return work / "source"
 
     def _take_path(self, work: Path) -> Path:
         """Copy the checkout with its changes and new files, so that the build writes nothing into the checkout."""
         spec, git, path, copy = self.spec, self.builder.git, self.path, work / "source"
         if path.is_file():
-            (work / "brought").mkdir()
-            self.builder.run("tar", "-C", work / "brought", "-xzf", path, cwd=work)
-            path = work / "brought"
-        git("clone", "--quiet", "--shared", "--no-checkout", "--", path, copy)
-        git("-C", copy, "reset", "--quiet", spec["revision"])
-        # Tracked files that are not deleted, and new files that are not ignored.
-        listed = git("-C", path, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
-        there = "\0".join(name for name in listed if name and os.path.lexists(path / name))
-        (names := work / "names").write_text(there, errors="surrogateescape")
-        script = 'tar -C "$1" --no-recursion --null --verbatim-files-from -T "$2" -cf - | tar -C "$3" -xf -'
-        self.builder.run("sh", "-c", script, "-", path, names, copy, cwd=work)
-        git("-C", copy, "add", "--all")
-        tree, dirty = git("-C", copy, "write-tree"), ""
-        if tree != git("-C", copy, "rev-parse", "HEAD^{tree}"):
-            dirty = hashlib.sha256(tree.encode()).hexdigest()
-            git("-C", copy, "diff", "--binary", "--cached", "HEAD", f"--output={work}/publish/source.diff")
-        git("-C", copy, "reset", "--quiet")
-        if dirty != spec["dirty"]:
-            raise BuildError(f"{spec['path']} changed since the plan was made; plan again")
+            # Brought: the copy was made, and compared with the plan, where the checkout is.
+            copy.mkdir()
+            self.builder.run("tar", "-C", copy, "-xzf", path, cwd=work)
+            git("-C", copy, "reset", "--quiet")
+        else:
+            git("clone", "--quiet", "--shared", "--no-checkout", "--", path, copy)
+            git("-C", copy, "reset", "--quiet", spec["revision"])
+            try:
+                changes = checkout.Checkout(path).take(copy)["changes"]
+            except checkout.CheckoutError as error:
+                raise BuildError(str(error)) from None
+            if changes != spec["dirty"] or git("-C", path, "rev-parse", "HEAD") != spec["revision"]:
+                raise BuildError(f"{spec['path']} changed since the plan was made; plan again")
+        if spec["dirty"]:
+            # Only shown: files of a submodule cannot be added to the repository around it.
+            diff = ("diff", "--binary", "--no-ext-diff", "--cached", "HEAD", f"--output={work}/publish/source.diff")
+            with contextlib.suppress(BuildError):
+                git("-C", copy, "add", "--all", "--force")
+                git("-C", copy, *diff)
+            git("-C", copy, "reset", "--quiet")
         return copy
 
     def _take_binary(self, work: Path) -> Path:

@@ -36,7 +36,8 @@ class Comparison:
     """One candidate against the baseline in one cell.
 
     `labels`: baseline first. `valid`: blocks that count. `dropped`: the others, with their reasons. `apart`:
-    the candidate is another database. `protocols`: those of the load, if they differ.
+    the candidate is another database. `protocols`: those of the load, if they differ. `broken`: sentences about
+    benchmarks that measured nothing. `same`: a sentence if both sides are the same program, and should not be.
     """
 
     cell: str
@@ -48,6 +49,8 @@ class Comparison:
     dropped: dict[int, str]
     apart: bool = False
     protocols: str = ""
+    broken: tuple[str, ...] = ()
+    same: str = ""
 
     @property
     def title(self) -> str:

@@ -1,5 +1,6 @@
 """Verdicts in plain words: the answer in a sentence, and a line with figures for each subject."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from plots import markup, numbers
@@ -11,6 +12,7 @@ from tsduel.stats.power import MOST_NEEDED
 
 ONE_EACH = "one run each"
 SHORT_PHASE_S = 5.0
+MOST_BROKEN = 4
 # Verdicts in the order of a sentence: their words, and whether the size of the change follows.
 HEADLINES = {
     "failed": ("**✗ a check failed**", False),
@@ -33,16 +35,28 @@ HEADLINES = {
 def subjects(comparison: Comparison) -> list[Row]:
     """Return the rows of the answer, in the registry's order, without those that another metric answers better.
 
-    Of components it has the CPU of each, for an ingested sample or, if ingestion is not exchanged, for a query.
+    Of components it has the CPU of each, for an ingested sample or, if ingestion is not exchanged, for a query. A row
+    that a mean leaves out, as it was zero, and that changed stands for itself.
     """
     rows, components, replaced = list[Row](), False, comparison.answered_better
     for metric in comparison.metrics.values():
         if metric.headline and metric.name not in replaced and not (metric.per_role and components):
             mine = [row for row in comparison.of(metric.name) if row["verdict"] != "shown"]
-            whole = [row for row in mine if row["query_type"] in {"", GEOMEAN, ALL}]
+            whole = [row for row in mine if row["query_type"] in {"", GEOMEAN, ALL} or _is_left_out(row)]
             both = [row for row in mine if metric.per_role and row["change_pct"] is not None]
             rows, components = [*rows, *(both or whole)], components or bool(both)
     return rows
+
+
+def _is_left_out(row: Row) -> bool:
+    return row["change_pct"] is None and row["verdict"] in {"regression", "improvement"}
+
+
+def before(comparison: Comparison) -> str:
+    """Return what stands before every answer: both sides are one program, benchmarks broke; empty without either."""
+    named = markup.most([markup.text(each) for each in comparison.broken], MOST_BROKEN)
+    broken = f"{HEADLINES['failed'][0]}: {'; '.join(named)}" if named else ""
+    return ". ".join(filter(None, [comparison.same, broken]))
 
 
 def keys(comparisons: Iterable[Comparison]) -> dict[tuple[str, str], Row]:
@@ -68,16 +82,20 @@ def headline(comparison: Comparison) -> str:
         sized = HEADLINES[verdict][1] and row["change_pct"] is not None
         p = f"adjusted p {numbers.probability(row['p_adj'])}" if verdict == NOT_CONFIRMED else ""
         metric = comparison.metrics[row["metric"]]
-        beside = "; ".join(filter(None, [size(row, metric) if sized else "", p, comparison.note(row)]))
+        much = size(row, metric) if sized else from_to(row) if _is_left_out(row) else ""
+        # FAIL_ON=regression sees a row of a mean, too.
+        inside = "" if row["verdict"] == "regression" else _moved(comparison, row, ("regression",))
+        beside = "; ".join(filter(None, [much, p, inside, comparison.note(row)]))
         name = markup.text(metric.named(row["query_type"]))
         by_verdict.setdefault(verdict, []).append(f"{name}{markup.aside(beside)}")
     if by_verdict:
-        return ". ".join(
-            f"{words}: {'; '.join(by_verdict[v])}" for v, (words, _) in HEADLINES.items() if v in by_verdict
-        )
+        known = [f"{words}: {'; '.join(by_verdict[v])}" for v, (words, _) in HEADLINES.items() if v in by_verdict]
+        return ". ".join(filter(None, [before(comparison), *known]))
     # Without a block that counts, give the reason.
     why = (f"block {block}: {reason}" for block, reason in comparison.dropped.items() if not comparison.valid)
-    return f"? nothing was measured{markup.aside(markup.text(next(why, '')))}"
+    return ". ".join(
+        filter(None, [before(comparison), f"? nothing was measured{markup.aside(markup.text(next(why, '')))}"])
+    )
 
 
 def folded(comparison: Comparison, title: str, query_types: Sequence[str]) -> str:
@@ -88,15 +106,22 @@ def folded(comparison: Comparison, title: str, query_types: Sequence[str]) -> st
 
 def answer(comparison: Comparison) -> list[str]:
     """Return the verdict lines: mark, subject, both values, the meaning, and the query types that moved most."""
-    lines = []
+    lines = [said] if (said := before(comparison)) else []
     for row in subjects(comparison):
         metric, (unit, sides) = comparison.metrics[row["metric"]], numbers.sides(row)
-        meaning = sentence(row, metric) + _moved(comparison, row)
+        moved = _moved(comparison, row)
+        meaning = sentence(row, metric) + (f". {moved}" if moved else "")
         name = (
             f"**{markup.text(metric.named(comparison.all_or(row['query_type'])))}**{markup.aside(comparison.note(row))}"
         )
         lines.append(f"{comparison.symbol(row)} {name}: {' → '.join(sides)} {unit}; {meaning}")
     return lines
+
+
+def from_to(row: Row) -> str:
+    """Return both values and their unit: 0 → 1 allocs/op."""
+    unit, sides = numbers.sides(row)
+    return f"{' → '.join(sides)} {unit}"
 
 
 def sentence(row: Row, metric: Metric) -> str:
@@ -132,18 +157,20 @@ def _verdict(row: Row) -> str:
     return ONE_EACH if row["verdict"] == "inconclusive (n < 6)" and row["blocks"] == 1 else decision(row)
 
 
-def _moved(comparison: Comparison, of: Row) -> str:
+def _moved(comparison: Comparison, of: Row, verdicts: Sequence[str] = ("regression", "improvement")) -> str:
+    """Return how many rows of a mean moved, and the one that moved most; one that was zero moved more than any."""
     rows = [row for row in comparison.of(of["metric"]) if row["query_type"] not in {"", GEOMEAN, ALL}]
     if len(rows) < 2 or of["query_type"] not in {GEOMEAN, ALL}:  # noqa: PLR2004 - one type
         return ""
     parts = []
-    for verdict, word in (("regression", "worse"), ("improvement", "better")):
-        moved = [row for row in rows if row["verdict"] in {verdict, word} and row["change_pct"] is not None]
+    for verdict in verdicts:
+        word = {"regression": "worse", "improvement": "better"}[verdict]
+        moved = [row for row in rows if row["verdict"] in {verdict, word}]
         if moved:
-            most = max(moved, key=lambda row: abs(row["change_pct"]))
-            name = f"{markup.text(most['query_type'])} ({numbers.effect(most)})"
-            parts.append(f"{len(moved)} of {len(rows)} {word}, most {name}")
-    return f". {'; '.join(parts)}" if parts else ""
+            most = max(moved, key=lambda row: math.inf if row["change_pct"] is None else abs(row["change_pct"]))
+            much = from_to(most) if most["change_pct"] is None else numbers.effect(most)
+            parts.append(f"{len(moved)} of {len(rows)} {word}, most {markup.text(most['query_type'])} ({much})")
+    return "; ".join(parts)
 
 
 _TIMES = {"faster": "fast", "slower": "slow"}

@@ -10,7 +10,7 @@ import pandas as pd
 
 from plots import markup
 from plots.comparison import Comparison
-from tsduel.core import files
+from tsduel.core import files, gobuild
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.metrics import Metric
@@ -151,10 +151,41 @@ def open_source(run_dir: Path) -> Source:
             cell.name, name, (labels[run.variants[0]], labels[name]),
             [row for row in document["rows"] if (row["cell"], row["candidate"]) == (cell.name, name)],
             metrics, *_blocks(run, cell.name, name), *_apart(run.plan, name),
+            broken=tuple(
+                f"{labels.get(each['variant']) or run.plan.variants[0].label}: {each['message']}"
+                for each in document.get("broken", [])
+                if each["cell"] == cell.name and each["variant"] in {"", run.variants[0], name, "baseline"}
+            ),
+            same="" if run.plan.aa else _same_program(run, name),
         )
         for cell in run.plan.cells for name in run.variants[1:]
     ]  # fmt: skip
     return Source(run, document, metrics, labels, comparisons)
+
+
+def _same_program(run: Run, candidate: str) -> str:
+    """Return a sentence if executables of both sides are the same bytes, though they were built from something else."""
+    sides = []
+    for name in (run.variants[0], candidate):
+        build = run.json(f"build/{name}.json")
+        built = build.get("components") or [build]
+        planned = [v for v in run.plan.variants if v.name == name]
+        parts = zip(planned[0].components, built, strict=False) if planned else ()
+        sides.append({part.role: (part, record.get("sha256")) for part, record in parts})
+    unlike = dict[str, None]()
+    for role, (part, digest) in sides[0].items():
+        other, its = sides[1].get(role, (part, None))
+        if digest and digest == its:
+            if (part.revision, part.dirty) != (other.revision, other.dirty):
+                unlike["revision"] = None
+            if gobuild.of_build(part.env) != gobuild.of_build(other.env):
+                unlike["settings of the build"] = None
+    if not unlike:
+        return ""
+    return (
+        f"**! Both sides run the same program**: they differ in {' and '.join(unlike)}, and the executables are the "
+        "same bytes, so what was changed is not in them"
+    )
 
 
 def _apart(plan: Plan, candidate: str) -> tuple[bool, str]:

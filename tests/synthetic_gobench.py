@@ -22,6 +22,7 @@ SECTION = {"module": "example.org/m", "package": "./p", "bench": "."}
 class Spec:
     """Size and shape: `factors` of the units by variant; `only`: rows of one variant alone; `columns` make a pivot.
 
+    `lacking`: row -> (variant, message) of the warm-up; `fixed`: values by (variant, number of the row).
     `turns`: how many short runs of each benchmark a block has; `failed`: block -> (variant, message).
     """
 
@@ -40,6 +41,9 @@ class Spec:
     turns: int = 1
     noise: float = 0.002
     failed: dict[int, tuple[str, str]] = field(default_factory=dict)
+    sha256: str = ""
+    lacking: dict[str, tuple[str, str]] = field(default_factory=dict)
+    fixed: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
 
 
 def write_run(path: Path, spec: Spec, **changes: Any) -> Path:
@@ -53,7 +57,7 @@ def write_run(path: Path, spec: Spec, **changes: Any) -> Path:
     dump(path / "raw/host1/calibration.json", calibration)
     for variant in spec.variants:
         version = spec.go_versions.get(variant, "go1.26.8")
-        built = {"revision": f"{variant:0<40}", "go_version": version, "sha256": f"{variant:0<64}"}
+        built = {"revision": f"{variant:0<40}", "go_version": version, "sha256": spec.sha256 or f"{variant:0<64}"}
         dump(path / f"build/{variant}.json", {"variant": variant} | built)
     draw = random.Random(1)  # noqa: S311 - the same figures each time, no secret
     lines = ["\t".join(BLOCKS_TSV)]
@@ -118,6 +122,11 @@ def _write_block(
              "actual": 1, "ok": True, "message": ""}
             for row in planned if ok and variant in row["names"] for check in ("bench_exit", "bench_result")
         ]  # fmt: skip
+    checks += [
+        {"check": "bench_found", "variant": variant, "phase": "find", "query_type": row, "expected": 1,
+         "actual": 0, "ok": False, "message": message}
+        for row, (variant, message) in spec.lacking.items() if kind == "warmup"
+    ]  # fmt: skip
     failures = [{"variant": dead, "part": "bench", "phase": "bench", "message": message}] if dead else []
     dump(path / "block.json", {
         "schema": 1, "block": block, "cell": "", "host": "host1", "kind": kind, "order": list(order),
@@ -132,5 +141,6 @@ def _printed(spec: Spec, at: int, row: dict[str, Any], variant: str, draw: rando
     values = {u: v * factors.get(u, 1.0) * (1 + at) for u, v in spec.units.items()}
     if "ns/op" in values:
         values["ns/op"] *= draw.gauss(1.0, spec.noise)
+    values |= spec.fixed.get((variant, at), {})
     printed = "\t".join(f"{value:.6g} {unit}" for unit, value in values.items())
     return f"{spec.output}{row['names'][variant]}-8\t{row['count']}\t{printed}\nPASS\n"

@@ -350,19 +350,20 @@ def test_an_old_go_on_path_is_replaced_by_the_pinned_wheel(tmp_path):
     # The project beside a pip that writes what the wheel would hold.
     project = tmp_path / "project"
     (project / "scripts").mkdir(parents=True)
-    shutil.copy(PROJECT / "scripts" / "ensure-go", project / "scripts")
+    for name in ("ensure-go", "clean", "pip"):
+        shutil.copy(PROJECT / "scripts" / name, project / "scripts")
     shutil.copy(PROJECT / "requirements-go.lock", project)
     log = tmp_path / "log"
     script(
         project / ".venv" / "bin" / "python",
-        f'[ "$3" = --version ] || echo "$@" >>"{log}"',
+        f'case $3 in --version | config) ;; *) echo "$@" >>"{log}" ;; esac',
         'while [ $# -gt 0 ]; do if [ "$1" = --target ]; then t=$2; fi; shift; done',
-        'if [ -n "$t" ]; then mkdir -p "$t/go/bin"; cp "$FAKE_GO" "$t/go/bin/go"; fi',
+        'if [ -n "$t" ]; then mkdir -p "$t/go/bin"; cp "$TSDUEL_FAKE_GO" "$t/go/bin/go"; fi',
     )
     new = script(tmp_path / "new", 'echo "go version go1.26.6 linux/amd64"')
     command = [project / "scripts" / "ensure-go", "1.25.5"]
     path = go_on_path(tmp_path / "bin", "go1.19.8")
-    environment = os.environ | {"PATH": path, "TSDUEL_CACHE": str(tmp_path / "cache"), "FAKE_GO": str(new)}
+    environment = os.environ | {"PATH": path, "TSDUEL_CACHE": str(tmp_path / "cache"), "TSDUEL_FAKE_GO": str(new)}
     expected = str(tmp_path / "cache" / "toolchain" / "go-1.26.6" / "go" / "bin" / "go")
     for _ in range(2):
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
@@ -441,7 +442,7 @@ def test_a_failed_pip_leaves_no_venv_that_counts_as_ready(tmp_path):
     """The stamp comes last: the next call starts again, and one after a success does nothing."""
     project = tmp_path / "project"
     (project / "scripts").mkdir(parents=True)
-    for name in ("bootstrap", "ensure-packages"):
+    for name in ("bootstrap", "ensure-packages", "clean", "pip"):
         shutil.copy(PROJECT / "scripts" / name, project / "scripts")
     lock = project / "requirements.lock"
     command = [project / "scripts" / "bootstrap"]

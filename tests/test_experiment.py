@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tsduel.core import gobuild
 from tsduel.core.errors import UserError
 from tsduel.question import knobs, read
 
@@ -385,3 +386,21 @@ def test_the_command_line_ends_with_a_sentence_and_2(tmp_path, arguments, enviro
     assert done.stderr.startswith(sentence)
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [
+        ({"GOTOOLCHAIN": "go1.25.5"}, "env: GOTOOLCHAIN would not reach the build: say `go: go1.26.8` for the variant"),
+        ({"GOOS": "plan9"}, "env: GOOS would not reach the build"),
+        ({"GOMODCACHE": "/x"}, "env: GOMODCACHE would not reach the build"),
+        ({"GOPRIVATE": "*"}, "env: GOPRIVATE would not reach the build: it is of the machine"),
+        ({"GOGC": "50"}, ""), ({"GOFLAGS": "-tags=x"}, ""), ({"CGO_ENABLED": "0"}, ""),
+    ],
+)  # fmt: skip
+def test_a_setting_that_reaches_no_build_is_refused(env, sentence):
+    """`env:` is of the run and of the build; what would do nothing in either is no setting of a variant."""
+    why = gobuild.why_not(env, "git")
+    assert (why[: len(sentence)], bool(why)) == (sentence, bool(sentence))
+    # A ready binary has no build.
+    assert bool(gobuild.why_not(env, "binary")) == ("GOGC" not in env)

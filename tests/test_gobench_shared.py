@@ -16,7 +16,7 @@ from plots import comment, exports, report
 from plots.exports.trackers import LONGEST, safe
 from plots.sections import bench, profiles
 from tsduel.plan import changes
-from tsduel.stats import compare
+from tsduel.stats import compare, outcome
 from tsduel.tidy import tables as tidy
 
 SPEC = synthetic.Spec()
@@ -184,6 +184,37 @@ def test_profiles_of_the_difference(tmp_path, monkeypatch):
     assert "app/vmselect.planted" in said
     assert "```text\ngo tool pprof" in said
     assert len(list(run.glob("plots/flame-*.svg"))) == 2
+
+
+def test_a_benchmark_that_broke_begins_the_answer_and_is_a_failed_check(tmp_path, capsys):
+    """It is found by the warm-up block, whose other failures count for nothing; the mean of the others stands."""
+    row, why = "Search/Names/100", "BenchmarkSearch/Names/100 ended with exit code 2: panic: queue is closed"
+    run = made(tmp_path, replace(SPEC, only={row: "baseline"}, lacking={row: ("candidate", why)}))
+    assert f"(6 blocks): **✗ a check failed**: v1.1.0: {why}. **✗ worse**: Memory" in comment.main(run).splitlines()[2]
+    assert outcome.exit_code(run, "") == outcome.exit_code(run, "regression") == 4
+    assert f"1 check failed (candidate: {why})" in capsys.readouterr().err
+    report.print_summary(run)
+    assert f"✗ a check failed: v1.1.0: {why}" in capsys.readouterr().out
+
+
+def test_one_program_on_both_sides_begins_every_answer(tmp_path, capsys):
+    """Two revisions whose executables are the same bytes: report, comment and terminal say so first."""
+    run, said = made(tmp_path, replace(SPEC, sha256="ab" * 32)), "! Both sides run the same program"
+    assert f"(6 blocks): **{said}**: they differ in revision" in comment.main(run).splitlines()[2]
+    report.main(run)
+    assert said in (run / "report.md").read_text().partition("Answer.")[2][:200]
+    report.print_summary(run)
+    assert said in capsys.readouterr().out
+
+
+def test_a_row_that_goes_from_zero_to_one_begins_the_answer(tmp_path):
+    """No mean of ratios has it; FAIL_ON=regression sees it, so the first line names it."""
+    fixed = {("baseline", 1): {"allocs/op": 0.0}, ("candidate", 1): {"allocs/op": 1.0}}
+    run = made(tmp_path, replace(SPEC, factors={}, fixed=fixed))
+    first = comment.main(run).splitlines()[2]
+    assert "**✗ worse**: Allocations, Search/Names/100 (0 → 1 allocs/op)." in first
+    assert outcome.exit_code(run, "regression") == 6
+    assert "1 of 2 worse, most Search/Names/100 (0 → 1 allocs/op)" in (run / "comment.md").read_text()
 
 
 def test_a_run_that_has_measured_nothing_says_so(tmp_path):

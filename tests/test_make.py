@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -39,6 +40,39 @@ def refused(done):
     assert not Path("results/test-knobs").exists()
     assert "Traceback" not in done.stderr
     return done.stderr
+
+
+# What people have in their environment, and what nothing of ours may take from it.
+HOSTILE = {
+    **dict.fromkeys(("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONUSERBASE", "BASH_ENV", "ENV"), "/nonexistent"),
+    **dict.fromkeys(("GIT_DIR", "GIT_INDEX_FILE", "GOROOT", "GOENV", "ANSIBLE_CONFIG", "PIP_TARGET"), "/nonexistent"),
+    "PIP_USER": "yes", "PIP_NO_BINARY": ":all:", "PYTHONOPTIMIZE": "2", "PYTHONWARNINGS": "error", "GIT_PAGER": "false",
+    "PYTHONIOENCODING": "latin-1", "LC_ALL": "C", "LANG": "xx_XX", "LANGUAGE": "de", "LC_NUMERIC": "de_DE.UTF-8",
+    "CDPATH": "/usr:/", "SHELLOPTS": "noclobber:noglob", "BASHOPTS": "nocaseglob", "GLOBIGNORE": "*", "IFS": "/",
+    "POSIXLY_CORRECT": "1", "BASH_FUNC_cd%%": "() { echo no; }", "BASH_FUNC_printf%%": "() { echo no; }",
+    "GREP_OPTIONS": "-v", "TAR_OPTIONS": "--nonsense", "GIT_TRACE": "1", "GOFLAGS": "-mod=nonsense", "PS4": "x",
+    "ANSIBLE_STDOUT_CALLBACK": "none", "TERM": "nonsense",
+}  # fmt: skip
+
+
+def test_the_first_commands_work_in_anybody_s_environment(tmp_path, monkeypatch):
+    """Under forty variables that change shells, Python, pip, git, Go and Ansible: `make`, `make list`, and .venv."""
+    for name, value in HOSTILE.items():
+        monkeypatch.setenv(name, value)
+    plain = make("help")
+    assert (plain.returncode, plain.stderr) == (0, "")
+    assert "  make tsbs " in plain.stdout
+    listed = make("list")
+    assert listed.returncode == 0, listed.stderr
+    # pip.conf as well: a fresh clone whose lock is empty, so that nothing is downloaded.
+    shutil.copytree(PROJECT / "scripts", tmp_path / "scripts")
+    (tmp_path / "requirements.lock").touch()
+    (tmp_path / "pip.conf").write_text("[global]\nuser = true\ntarget = /nonexistent\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", f"{tmp_path}/pip.conf")
+    monkeypatch.chdir(tmp_path)
+    done = subprocess.run(["scripts/bootstrap", "requirements.lock"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / ".venv/.ready/requirements.lock").exists()
 
 
 STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]

@@ -21,6 +21,7 @@ from gitrepo import Repository
 from renting import HERE, named
 
 from tsduel.build import ansible
+from tsduel.core import repository as repository_module
 from tsduel.core import runlock
 from tsduel.core.errors import UserError
 from tsduel.core.place import SshHost, SshPlace
@@ -239,7 +240,8 @@ class TestPack:
         repository.write("changed", "differently")
         repository.write("new", "new")
         (tmp_path / "db/deleted").unlink()
-        run = self.run_of(tmp_path / "run", variant("candidate", "path", path=str(tmp_path / "db")))
+        dirty = repository_module.files_of(tmp_path / "db")["changes"]
+        run = self.run_of(tmp_path / "run", variant("candidate", "path", path=str(tmp_path / "db"), dirty=dirty))
         pack.main(run)
         shutil.rmtree(tmp_path / "db")
         with tarfile.open(run / "host/sources/key-of-candidate") as archive:

@@ -45,7 +45,8 @@ func Calibrate(plan *record.Plan, dir string) (*record.Calibration, error) {
 		}
 		setup := map[string]float64{}
 		_ = record.ReadJSON(filepath.Join(dir, v.Name, setupFile), &setup) // without the file none was measured
-		for _, r := range results(string(text), cpu) {
+		printed, _ := ofGo(results(string(text), cpu), string(text))
+		for _, r := range printed {
 			seconds, ok := setup[r.name]
 			if !ok {
 				seconds = math.Inf(1)
@@ -53,17 +54,31 @@ func Calibrate(plan *record.Plan, dir string) (*record.Calibration, error) {
 			all = append(all, benchmark{v.Name, r, rename(r.name), seconds})
 		}
 	}
+	var warmup record.Block
+	_ = record.ReadJSON(filepath.Join(dir, "block.json"), &warmup) // which tells more than that a row is missing
 	if len(all) == 0 {
-		return nil, record.FailedError("the warm-up block found no benchmark: see %s", filepath.Join(dir, "block.json"))
+		return nil, record.FailedError("the warm-up block found no benchmark%s: see %s", because(warmup.Failures),
+			filepath.Join(dir, "block.json"))
 	}
 	c := &record.Calibration{CPU: cpu}
 	if c.Rows, err = rows(all, plan); err != nil {
+		if why := because(warmup.Failures); why != "" {
+			return nil, record.FailedError("nothing can be compared%s", why)
+		}
 		return nil, err
 	}
 	if plan.GoBench.Pivot != nil {
 		err = pivot(c, plan.GoBench.Pivot.Rows, plan.GoBench.Pivot.Column)
 	}
 	return c, err
+}
+
+// because says which variant failed first and why; "" if none did.
+func because(failures []record.Failure) string {
+	if len(failures) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s: %s)", failures[0].Variant, failures[0].Message)
 }
 
 // renaming returns the function from a benchmark's name to its row.

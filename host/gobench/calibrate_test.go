@@ -33,7 +33,7 @@ func calibrated(t *testing.T, g record.GoBench, variants ...string) (*record.Cal
 		setup := map[string]json.Number{}
 		for line := range strings.SplitSeq(lines, "\n") {
 			f := append(strings.Fields(line), "", "")
-			fmt.Fprintf(&text, "%s\t%s\t%s ns/op\n", f[0], f[1], cmp.Or(f[2], "1"))
+			fmt.Fprintf(&text, "%s\n%[1]s\t%s\t%s ns/op\t0 B/op\t0 allocs/op\n", f[0], f[1], cmp.Or(f[2], "1"))
 			if f[3] != "" {
 				setup[f[0]] = json.Number(f[3])
 			}

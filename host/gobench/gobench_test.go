@@ -105,6 +105,11 @@ func BenchmarkSkips(b *testing.B)  { b.Skip("needs an S3 bucket") }
 func BenchmarkPanics(b *testing.B) { panic("index out of range") }
 func BenchmarkLeaves(b *testing.B) { os.Exit(0) }
 func BenchmarkSleeps(b *testing.B) { time.Sleep(time.Hour) }
+func BenchmarkOdd(b *testing.B) {
+	if allocs%2 == 1 { panic("odd") }
+	for range b.N { spin(10) }
+}
+func BenchmarkZ(b *testing.B)      { for range b.N { spin(10) } }
 func BenchmarkSpins(b *testing.B)  { for { spin(1000) } }
 func BenchmarkPrints(b *testing.B) { for { println("of no use to anybody") } }
 `

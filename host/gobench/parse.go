@@ -24,15 +24,19 @@ func finite(text string) (float64, bool) {
 	return value, err == nil && !math.IsNaN(value) && !math.IsInf(value, 0)
 }
 
+// resultLine is a result, which shares its line with what a benchmark has printed without a newline.
+var resultLine = regexp.MustCompile(`(Benchmark\S*)[ \t]+([0-9]+)[ \t]+([-+0-9.NI].*)$`)
+
 // results reads the result lines of a text, and skips all others.
 func results(text string, cpu int) (all []result) {
 	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if !strings.HasPrefix(line, "Benchmark") || len(f) < 4 {
+		match := resultLine.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		if match == nil {
 			continue
 		}
+		f := append([]string{match[1], match[2]}, strings.Fields(match[3])...)
 		count, err := strconv.ParseInt(f[1], 10, 64)
-		if err != nil {
+		if err != nil || len(f) < 4 {
 			continue
 		}
 		r := result{f[0], count, map[string]float64{}}
@@ -47,6 +51,25 @@ func results(text string, cpu int) (all []result) {
 		all = append(all, r)
 	}
 	return all
+}
+
+// ofGo separates results that Go printed from lines in their format that a benchmark prints itself. Go prints the name
+// alone before a benchmark runs (-test.v), and one result, with allocations (-test.benchmem), when it has ended.
+func ofGo(all []result, text string) (kept []result, own []string) {
+	names := map[string]bool{}
+	for _, m := range started.FindAllStringSubmatch(text, -1) {
+		names[m[1]] = true
+	}
+	for i, r := range all {
+		_, counted := r.values["allocs/op"]
+		again := slices.ContainsFunc(all[i+1:], func(later result) bool { return later.name == r.name })
+		if counted && names[r.name] && !again {
+			kept = append(kept, r)
+		} else if !slices.Contains(own, r.name) {
+			own = append(own, r.name)
+		}
+	}
+	return kept, own
 }
 
 // tidied returns benchstat's name of a unit: ns/op is sec/op, MB/s is B/s.
@@ -86,7 +109,8 @@ func (r requirement) least(text string, printed []result) float64 {
 }
 
 var (
-	trouble = regexp.MustCompile(`^(--- FAIL|--- SKIP|panic: |fatal error: )`)
+	trouble = regexp.MustCompile(`--- (FAIL|SKIP): Benchmark|^(--- FAIL|--- SKIP|panic: |fatal error: )`)
+	passed  = regexp.MustCompile(`(?m)PASS\r?$`) // maybe behind what was printed without a newline
 	// Lines that do not say why a benchmark failed.
 	usual = regexp.MustCompile(`^(FAIL|PASS|Benchmark\S*|exit status.*|(goos|goarch|pkg|cpu): .*)?$`)
 )

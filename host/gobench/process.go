@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -38,6 +37,7 @@ type side struct {
 	stdout, stderr, index      *os.File // index is outputs.tsv: the bytes of stdout of each row
 	cpu                        int
 	spec                       *record.Spec
+	found                      found // by the warm-up
 }
 
 func open(spec *record.Spec, name, dir string) (s *side, err error) {
@@ -99,6 +99,7 @@ type output struct {
 	from, to int64
 	seconds  float64 // with making its directory
 	results  []result
+	own      []string // names in lines like results that a benchmark printed itself
 }
 
 // bench runs the test binary in a clean directory. A benchmark that fails, skips or ends early is an error.
@@ -129,7 +130,7 @@ func (s *side) bench(ctx context.Context, what string, args ...string) (o output
 	}
 	o.from, o.to = fromOut, size(s.stdout)
 	o.text = section(s.stdout, o.from, o.to)
-	o.results = results(o.text, s.cpu)
+	o.results, o.own = ofGo(results(o.text, s.cpu), o.text)
 	stderr := section(s.stderr, fromErr, size(s.stderr))
 	o.seconds = time.Since(began).Seconds()
 	switch words := troubleIn(stderr + "\n" + o.text); {
@@ -143,7 +144,7 @@ func (s *side) bench(ctx context.Context, what string, args ...string) (o output
 		return o, failed("%s ended with exit code %d: %s", what, o.Code, cmp.Or(words, lastLine(o.text+stderr)))
 	case words != "":
 		return o, failed("%s was not measured: %s", what, words)
-	case !strings.Contains("\n"+o.text, "\nPASS\n"):
+	case !passed.MatchString(o.text):
 		return o, failed("%s ended without PASS: the test binary left before its benchmarks were done", what)
 	}
 	return o, nil

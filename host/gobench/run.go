@@ -93,7 +93,7 @@ func (b *block) run(ctx context.Context) error {
 				return err
 			}
 		}
-		return nil
+		return b.checkFound()
 	}
 	return b.measure(ctx)
 }
@@ -151,6 +151,14 @@ func (b *block) find(ctx context.Context, s *side) error {
 		counted(p, o)
 		return err
 	})
+	s.found = outcomes(o, strings.TrimPrefix(fmt.Sprint(err), what+" "))
+	if s.found.ended != "" && ctx.Err() == nil {
+		s.found.never(b.listed(ctx, s), s.pattern)
+	}
+	if own := s.found.own; len(own) > 0 {
+		b.Events.Emit("note", record.Fields{"message": fmt.Sprintf("%s: its benchmarks print lines that look like results "+
+			"(%s): they are left out; b.ReportMetric gives a benchmark more metrics", s.name, strings.Join(own, ", "))})
+	}
 	if err != nil {
 		return err
 	}
@@ -198,13 +206,7 @@ func (b *block) probe(ctx context.Context, s *side, benchmarks []result) error {
 
 // benchmarks lists the benchmarks of the binary, and those that other variants have run.
 func (b *block) benchmarks(ctx context.Context, s *side) string {
-	var names []string
-	listed, _ := s.bench(ctx, "the list", "-test.list=^Benchmark") // an error, since the list does not end with PASS
-	for line := range strings.Lines(listed.text) {
-		if strings.HasPrefix(line, "Benchmark") {
-			names = append(names, strings.TrimSpace(line))
-		}
-	}
+	names := b.listed(ctx, s)
 	slices.Sort(names)
 	names = names[:min(len(names), 30)]
 	for _, other := range b.Row.Order {
@@ -212,6 +214,17 @@ func (b *block) benchmarks(ctx context.Context, s *side) string {
 		names = append(names, namesOf(all, 20)...)
 	}
 	return cmp.Or(strings.Join(slices.Compact(names), ", "), "none")
+}
+
+// listed returns the benchmarks of the binary, without those inside them.
+func (b *block) listed(ctx context.Context, s *side) (names []string) {
+	list, _ := s.bench(ctx, "the list", "-test.list=^Benchmark") // an error, since the list does not end with PASS
+	for line := range strings.Lines(list.text) {
+		if strings.HasPrefix(line, "Benchmark") {
+			names = append(names, strings.TrimSpace(line))
+		}
+	}
+	return names
 }
 
 func namesOf(results []result, most int) (names []string) {

@@ -14,7 +14,7 @@ from plots.sentences import SHORT_PHASE_S, short_phases
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
 from tsduel.core.wording import number_of
-from tsduel.workloads.checks import CHECKS, FINISHED
+from tsduel.workloads.checks import CHECKS, FINISHED, FOUND
 
 MOST_FAILURES = 20
 _LEVELS = {
@@ -85,7 +85,7 @@ def planned(source: Source) -> dict[str, int]:
         times[check] = 0
         for blocks in by_cell.values():
             made = [counted[check, block] for block in blocks]
-            usual = max(made)
+            usual = 0 if check == FOUND else max(made)
             if source.plan.design.reload == "once" or source.plan.loads_in_turn:
                 later = [n for block, n in zip(blocks, made, strict=True) if block in looked_at][1:]
                 usual = median_low(later or [0])

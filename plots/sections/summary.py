@@ -52,7 +52,8 @@ def sides_of_all(source: Source) -> str:
         "": "neither better nor worse by more than chance and the threshold",
     }  # fmt: skip
     each = "; ".join(f"{text}: {', '.join(groups[word])}" for word, text in words.items() if word in groups)
-    return f"**Answer.** {source.names} over {source.plan.design.blocks} planned blocks. {each}."
+    first = "".join(f"{said}. " for side in source.comparisons if (said := sentences.before(side)))
+    return f"**Answer.** {source.names} over {source.plan.design.blocks} planned blocks. {first}{each}."
 
 
 def question(source: Source) -> tuple[str, str]:
@@ -69,7 +70,7 @@ def worth(source: Source) -> str:
 
 def standing(source: Source) -> list[str]:
     """Return warnings about the whole run as lines of Markdown: a smoke run, a screen, A/A."""
-    lines = []
+    lines = [said for side in source.comparisons if source.plan.sweeps and (said := sentences.before(side))]
     blocks = min(len(comparison.valid) for comparison in source.comparisons)
     if source.plan.smoke:
         lines.append("**This is not a result.** A smoke run shows that the machinery works; its figures mean nothing.")

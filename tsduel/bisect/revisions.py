@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from subprocess import CompletedProcess
 
+from tsduel.core import repository
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
@@ -51,7 +52,7 @@ class Line:
         location = sources.absolute_location(self.repo)
         if location.startswith("/"):
             return location
-        done = sources.run([PROJECT / "scripts" / "fetch-git", location])
+        done = repository.run([PROJECT / "scripts" / "fetch-git", location])
         if done.returncode != 0:
             raise UserError(f"the repository {location} cannot be read: {last_line(done.stderr)}")
         return done.stdout.strip()
@@ -98,6 +99,8 @@ class Line:
     def _commits(self, good: str, first: str, bad: str, last: str) -> tuple[Revision, ...]:
         base = self._git("merge-base", first, last)
         if base != first:
+            if not base and (missing := repository.shallow(self.clone)):
+                raise UserError(f"GOOD={good} and BAD={bad} have no common commit{missing}")
             raise UserError(
                 f"GOOD={good} is no ancestor of BAD={bad}, so what is between them is no line of commits; their last "
                 f"common commit is {base[: sources.SHOWN] or 'none'}: take that as GOOD"
@@ -117,7 +120,7 @@ class Line:
         )
 
     def _git(self, *words: str) -> str:
-        done = sources.run(["git", "-C", self.clone, *words])
+        done = repository.git("-C", self.clone, *words)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     def log(self, revision: Revision) -> str:

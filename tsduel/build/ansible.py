@@ -46,10 +46,12 @@ def main(run_dir: Path) -> int:
     if not plan.builds_here:
         pack.main(run_dir)
     _say("building what the cache does not have; from nothing it takes some minutes")
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
+    # With variables of ours: it refuses a locale that is not UTF-8, and every setting has one.
+    settings = {"ANSIBLE_CONFIG": PROJECT / "ansible" / "ansible.cfg", "ANSIBLE_HOME": os.environ.get("ANSIBLE_HOME")}
+    command = [str(PROJECT / "scripts" / "clean"), *(f"{name}={value}" for name, value in settings.items() if value)]
+    command += [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
     runlog.point_ansible(run_dir)
-    os.environ["ANSIBLE_CONFIG"] = str(PROJECT / "ansible" / "ansible.cfg")
     if not plan.builds_here:
         if len(links) > 1:
             os.environ["TSDUEL_FLEET"] = "1"

@@ -8,6 +8,12 @@ from tsduel.core import caches
 from tsduel.core.errors import UserError
 from tsduel.core.project import IS_INSTALLED, PROJECT
 
+_SHAPES = frozenset(
+    ("BASH_ENV", "ENV", "CDPATH", "SHELLOPTS", "BASHOPTS", "GLOBIGNORE", "POSIXLY_CORRECT", "IFS", "PS4", "LANGUAGE",
+     "GREP_OPTIONS", "GREP_COLOR", "TAR_OPTIONS", "GZIP", "LS_COLORS", "BLOCK_SIZE", "DF_BLOCK_SIZE", "DU_BLOCK_SIZE")
+)  # fmt: skip
+_OURS = ("ANSIBLE_HOME", "PYTHONUTF8")
+
 
 def words_to_knobs(words: Iterable[str]) -> dict[str, str]:
     """Return KNOB=VALUE words as a mapping; a UserError names the nearest knob of an unknown one."""
@@ -46,5 +52,11 @@ def keep_out_of_home(environment: MutableMapping[str, str]) -> None:
     environment["TSDUEL_CACHE"] = str(cache)
     for name, part in (("ANSIBLE_HOME", "ansible"), ("MPLCONFIGDIR", "matplotlib")):
         environment.setdefault(name, str(cache / part))
-    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "TSDUEL_GIVEN"):
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "TSDUEL_GIVEN", *filter(_shapes_programs, list(environment))):
         environment.pop(name, None)
+    environment["LC_ALL"] = "C.UTF-8"
+
+
+def _shapes_programs(name: str) -> bool:
+    """Say whether a variable changes how every shell, Python, pip, Ansible or tool of GNU works that we start."""
+    return name in _SHAPES or (name.startswith(("PYTHON", "BASH_FUNC_", "ANSIBLE_", "LC_")) and name not in _OURS)

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from tsduel.cli import whole
 from tsduel.cli.commands import COMMANDS
-from tsduel.core import children, results
+from tsduel.core import children, repository, results
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.core.wording import did_you_mean, last_line, nearest
-from tsduel.plan import sources
 
 MODULES = {
     "github.com/VictoriaMetrics/VictoriaMetrics": "victoriametrics",
@@ -62,7 +61,10 @@ def refuse_command(words: Sequence[str]) -> None:
 
 def checkout() -> Path:
     """Return the top of the checkout that we stand in."""
-    top = _git(Path.cwd(), "rev-parse", "--show-toplevel")
+    done = repository.git("-C", Path.cwd(), "rev-parse", "--show-toplevel")
+    if done.returncode != 0 and repository.IS_NONE not in done.stderr:
+        raise UserError(f"git reads nothing in {Path.cwd()}: {repository.says(done.stderr)}")
+    top = done.stdout.rstrip("\n")
     if not top:
         raise UserError(
             f"{Path.cwd()} is no git checkout: go into one of VictoriaMetrics, Prometheus or InfluxDB 1.x, or name "
@@ -102,19 +104,23 @@ def _revision(top: Path, name: str) -> str:
     if not near and _VERSION.fullmatch(name):
         # A clone need not have the tags; the Go module proxy has.
         return f"module:{name}"
-    raise UserError(f"{name!r} is no revision of {top}{near or '; git fetch --tags may bring it'}")
+    more = near or repository.shallow(str(top)) or "; git fetch --tags may bring it"
+    raise UserError(f"{name!r} is no revision of {top}{more}")
 
 
 def _merge_base(top: Path) -> str:
     main_branch = next((name for name in _MAIN if _git(top, "rev-parse", "--verify", "-q", name)), "")
     if not main_branch:
-        raise UserError(f"{top} has no main branch to compare with: name a revision, tsduel HEAD~1 or tsduel v1.132.0")
+        name = "name a revision, tsduel HEAD~1 or tsduel v1.132.0"
+        raise UserError(f"{top} has no main branch to compare with: {name}{repository.shallow(str(top))}")
     base = _git(top, "merge-base", "HEAD", main_branch)
     if not base:
-        raise UserError(f"{top}: HEAD and {main_branch} have no commit in common: name a revision, tsduel HEAD~1")
+        none = f"{top}: HEAD and {main_branch} have no commit in common"
+        raise UserError(f"{none}{repository.shallow(str(top)) or ': name a revision, tsduel HEAD~1'}")
     if base == _git(top, "rev-parse", "HEAD") and not _git(top, "status", "--porcelain"):
         raise UserError(
             f"{top} has no changes against {main_branch}: name a revision to compare it with, tsduel HEAD~1"
+            f"{repository.shallow(str(top))}"
         )
     return base
 
@@ -164,5 +170,5 @@ def _one_run(given: Mapping[str, str]) -> str:
 
 
 def _git(directory: Path, *words: str) -> str:
-    done = sources.run(["git", "-C", directory, *words])
+    done = repository.git("-C", directory, *words)
     return done.stdout.strip() if done.returncode == 0 else ""

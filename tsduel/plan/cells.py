@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tsduel.core import gobuild
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Cell, Component, Duration, Estimate, Plan, Variant
 from tsduel.core.wording import amount, lasting, number_of
@@ -68,6 +69,8 @@ def started(cell: Cell, asked: AskedCell, variants: Sequence[Variant], first: As
         for part, base_part in zip(own.parts, base.parts, strict=False):
             names = [name for name in type(part).model_fields if name not in {*_STARTED_WITH, "components"}]
             differ = next((name for name in names if getattr(part, name) != getattr(base_part, name)), "")
+            if gobuild.of_build(part.env) != gobuild.of_build(base_part.env):
+                differ = "env (settings of the build)"
             if differ or len(own.parts) != len(base.parts):
                 raise UserError(
                     f"matrix: variants.{variant.name}.{differ or 'components'}: a cell has no builds of its "

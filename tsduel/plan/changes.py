@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from tsduel.core import repository
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
@@ -61,16 +62,15 @@ def between(program: Program, old: Component, new: Component, packages: Collecti
 def _of_git(program: Program, old: Component, new: Component, packages: Collection[str]) -> Changes:
     repo = new.repo or new.path
     if not repo.startswith("/"):
-        fetched = sources.run([PROJECT / "scripts" / "fetch-git", repo, new.revision])
+        fetched = repository.run([PROJECT / "scripts" / "fetch-git", repo, new.revision])
         if fetched.returncode != 0:
             return Changes(why=f"{repo} cannot be read: {last_line(fetched.stderr)}")
         repo = fetched.stdout.strip()
-    git = ("git", "-C", repo)
-    go_mod = sources.run([*git, "show", f"{new.revision}:go.mod"]).stdout.splitlines()
+    go_mod = repository.git("-C", repo, "show", f"{new.revision}:go.mod").stdout.splitlines()
     module = next((line.split()[1] for line in go_mod if line.startswith("module ")), program.module)
     paths = [_directory(program, module, package) for package in packages]
-    log = (*git, "log", "--left-right", "--no-merges", "--format=%m%x09%H%x09%cs%x09%s")
-    done = sources.run([*log, f"{old.revision}...{new.revision}", "--", *paths])
+    log = ("log", "--left-right", "--no-merges", "--format=%m%x09%H%x09%cs%x09%s")
+    done = repository.git("-C", repo, *log, f"{old.revision}...{new.revision}", "--", *paths)
     if done.returncode != 0:
         return Changes(why=f"{repo} does not know both revisions: {last_line(done.stderr)}")
     lines = (line.split("\t", 3) for line in done.stdout.splitlines())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tsduel
-from tsduel.core import caches, defaults, files, runlock, secret_store, tables
+from tsduel.core import caches, defaults, files, repository, runlock, secret_store, tables
 from tsduel.core.errors import UserError
 from tsduel.core.place import GCP_SWEPT, GcpPlace, K8sPlace, LocalPlace, SshPlace
 from tsduel.core.plan import Asked, Component, Own, Plan, Variant
@@ -215,7 +215,7 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
                     "target": variant.target,
                     "module": program.module,
                     "output": program.output,
-                    "build_command": list(program.build_command(component.source, component.version)),
+                    "build_command": list(sources.build_command(program, component)),
                     "go_minimum": program.go_minimum,
                 }
             )
@@ -236,7 +236,7 @@ def own_commit() -> str:
     """Return the commit of this checkout of tsduel; "" without git, or if it is installed."""
     if IS_INSTALLED:
         return ""
-    return sources.run(["git", "-C", PROJECT, "describe", "--always", "--dirty", "--abbrev=12"]).stdout.strip()
+    return repository.git("-C", PROJECT, "describe", "--always", "--dirty", "--abbrev=12").stdout.strip()
 
 
 def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:

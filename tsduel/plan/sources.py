@@ -5,15 +5,16 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tsduel.core import hidden, secret_store
+from tsduel.core import gobuild, hidden, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
+from tsduel.core.repository import IS_NONE, files_of, git, run, says, shallow
 from tsduel.core.sections import ComponentAsked
 from tsduel.core.wording import did_you_mean, last_line
 from tsduel.targets.database import Program
@@ -21,29 +22,6 @@ from tsduel.targets.database import Program
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SHORT_HASH = re.compile(r"[0-9a-f]{7,40}")
 SHOWN = 12  # digits of a hash that a label shows
-# Enough for a clone of a large project over a slow line.
-TIMEOUT_S = 1800.0
-
-
-def run(
-    command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a program that cannot ask questions; a UserError if it is missing or does not end."""
-    # Ignore the repository of a git hook that runs us, and let git fail where it would ask for a password.
-    inherited = {k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}}
-    environment = inherited | {"GIT_TERMINAL_PROMPT": "0"} | dict(env or {})
-    words = [str(word) for word in command]
-    pipe, none = subprocess.PIPE, subprocess.DEVNULL
-    try:
-        return subprocess.run(
-            words, cwd=cwd, env=environment, stdin=none, stdout=pipe, stderr=pipe, text=True, check=False,
-            timeout=TIMEOUT_S,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise UserError(f"{words[0]} is not installed; install it and try again") from None
-    except subprocess.TimeoutExpired:
-        program = " ".join(words[:3])
-        raise UserError(f"{program} did not end within {TIMEOUT_S:.0f} s; is the network there?") from None
 
 
 def with_go(
@@ -118,12 +96,12 @@ def _git_label(ref: str, revision: str) -> str:
 
 
 def _rev_parse(directory: str, ref: str) -> str:
-    done = run(["git", "-C", directory, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}"])
+    done = git("-C", directory, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _remote_revision(repo: str, ref: str, variant: str) -> str:
-    done = run(["git", *secret_store.login(os.environ, repo), "ls-remote", "--", repo])
+    done = git(*secret_store.login(os.environ, repo), "ls-remote", "--", repo)
     if done.returncode != 0:
         reason = last_line(done.stderr)
         raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")
@@ -143,7 +121,7 @@ def _names(location: str) -> list[str]:
     """Return the tags and branches of a repository on this machine."""
     if not location.startswith("/"):
         return []
-    return run(["git", "-C", location, "for-each-ref", "--format=%(refname:lstrip=2)"]).stdout.split()
+    return git("-C", location, "for-each-ref", "--format=%(refname:lstrip=2)").stdout.split()
 
 
 def _git(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
@@ -151,40 +129,21 @@ def _git(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
     _check_ref(ref, variant)
     location = absolute_location(repo)
     is_path = location.startswith("/")
-    if is_path and run(["git", "-C", location, "rev-parse", "--git-dir"]).returncode != 0:
-        raise UserError(f"variant {variant}: {location} is no git repository that can be read; look at 'repo:'")
+    if is_path and (there := git("-C", location, "rev-parse", "--git-dir")).returncode != 0:
+        why = "" if IS_NONE in there.stderr else f" ({says(there.stderr)})"
+        raise UserError(f"variant {variant}: {location} is no git repository that can be read{why}; look at 'repo:'")
     revision = _rev_parse(location, ref) if is_path else _remote_revision(location, ref, variant)
     if not FULL_HASH.fullmatch(revision):
         raise UserError(
             f"variant {variant}: '{ref}' does not resolve in {location}"
-            + (did_you_mean(ref, _names(location)) or "; give a branch, a tag or a commit that is there")
+            + (
+                shallow(location)
+                or did_you_mean(ref, _names(location))
+                or "; give a branch, a tag or a commit that is there"
+            )
         )
     label = _git_label(ref, revision)
     return {"revision": revision, "label": label, "version": label}
-
-
-def _local_changes(path: Path) -> str:
-    """Return a sha256 over all files of a checkout that git does not ignore, "" if they are its HEAD."""
-    objects = run(["git", "-C", path, "rev-parse", "--path-format=absolute", "--git-path", "objects"])
-    index = run(["git", "-C", path, "rev-parse", "--path-format=absolute", "--git-path", "index"])
-    with tempfile.TemporaryDirectory() as scratch:
-        # With our own index and object directory the checkout does not change.
-        ours = Path(scratch) / "index"
-        if Path(index.stdout.strip()).exists():
-            ours.write_bytes(Path(index.stdout.strip()).read_bytes())
-        environment = {
-            "GIT_INDEX_FILE": str(ours),
-            "GIT_OBJECT_DIRECTORY": scratch,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects.stdout.strip(),
-        }
-        added = run(["git", "-C", path, "add", "--all"], env=environment)
-        tree = run(["git", "-C", path, "write-tree"], env=environment)
-    if added.returncode != 0 or tree.returncode != 0:
-        raise UserError(f"the changes in {path} cannot be read: {last_line(added.stderr + tree.stderr)}")
-    committed = run(["git", "-C", path, "rev-parse", "HEAD^{tree}"])
-    if tree.stdout == committed.stdout:
-        return ""
-    return hashlib.sha256(tree.stdout.strip().encode()).hexdigest()
 
 
 def _path(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
@@ -192,16 +151,33 @@ def _path(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
     if not checkout.is_dir():
         beside = [entry.name for entry in checkout.parent.glob("*") if entry.is_dir()]
         raise UserError(f"variant {variant}: {checkout}: no such directory{did_you_mean(checkout.name, beside)}")
-    top = run(["git", "-C", checkout, "rev-parse", "--show-toplevel"])
+    top = git("-C", checkout, "rev-parse", "--show-toplevel")
+    if top.returncode != 0 and IS_NONE not in top.stderr:
+        raise UserError(f"variant {variant}: git reads nothing in {checkout}: {says(top.stderr)}")
     revision = _rev_parse(str(checkout), "HEAD")
-    if top.returncode != 0 or not revision or not checkout.samefile(top.stdout.strip()):
+    if top.returncode != 0 or not revision or not checkout.samefile(top.stdout.rstrip("\n")):
         raise UserError(
             f"variant {variant}: {checkout} is not the top of a git checkout with a commit; look at 'path:', "
             "or make it one with 'git init' and a commit"
         )
-    dirty = _local_changes(checkout)
+    _check_workspace(variant, checkout, asked)
+    found = files_of(checkout)
+    for note in found["notes"]:
+        print(f"variant {variant}: {checkout}: {note}", file=sys.stderr)  # noqa: T201 - beside the plan that is printed
+    dirty = str(found["changes"])
     label = f"{checkout.name}@{revision[:SHOWN]}" + (f"+{dirty[:8]}" if dirty else "")
     return {"revision": revision, "label": label, "version": label, "dirty": dirty}
+
+
+def _check_workspace(variant: str, checkout: Path, asked: ComponentAsked) -> None:
+    """Raise if `go` in the checkout uses a go.work that git ignores, so that a build would not have it."""
+    taken = ("ls-files", "--cached", "--others", "--exclude-standard", "--", "go.work")
+    if "GOWORK" not in asked.env and (checkout / "go.work").exists() and not git("-C", checkout, *taken).stdout:
+        raise UserError(
+            f"variant {variant}: git ignores {checkout}/go.work, so a build would not have it, and `go` there "
+            'does: add it (git add --force go.work), or build all without: SET="variants.baseline.env.GOWORK=off '
+            'variants.candidate.env.GOWORK=off"'
+        )
 
 
 def _binary(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
@@ -237,9 +213,16 @@ def platform() -> str:
     return f"{machine.sysname.lower()}/{machine.machine}"
 
 
+def build_command(program: Program, component: Component) -> tuple[str, ...]:
+    """Return the command of a build behind its settings, as NAME=VALUE; empty for a ready binary."""
+    command = program.build_command(component.source, component.version)
+    return (*gobuild.words(component.env), *command) if command else ()
+
+
 def build_key(program: Program, component: Component) -> str:
     """Return 16 hex digits over everything that changes the binary."""
-    source = component.source
+    source, command = component.source, build_command(program, component)
+    scripts = [PROJECT / word.removeprefix("{project}/") for word in command if word.startswith("{project}/")]
     parts = {
         "source": source,
         # Of a path only its commit and changes count.
@@ -249,7 +232,8 @@ def build_key(program: Program, component: Component) -> str:
         "dirty": component.dirty,
         "go": "" if source == "binary" else go_version(program.go_minimum, component.go),
         # The command has the version that the binary prints.
-        "command": program.build_command(source, component.version),
+        "command": command,
+        **({"scripts": [hashlib.sha256(path.read_bytes()).hexdigest() for path in scripts]} if scripts else {}),
         "output": program.output,
         "platform": platform(),
     }

@@ -27,7 +27,7 @@ from tsduel.stats.verdict import judge
 from tsduel.tidy.blocks import FAILED, OWED, WARMUP
 from tsduel.tidy.read import read_metrics, read_table, refuse_duplicates
 from tsduel.workloads import in_families, primary
-from tsduel.workloads.checks import FINISHED
+from tsduel.workloads.checks import FINISHED, FOUND
 from tsduel.workloads.measured import PairedRatio
 from tsduel.workloads.reading import reader
 
@@ -129,10 +129,8 @@ def gather(run: Run, tidied: Tables, cell: str, name: str) -> Candidate:
         ratios[ratio.metric, ratio.query_type][block] = ratio._replace(
             se=_number(ratio.se), sitting_sd=_number(ratio.sitting_sd), second_effect=_number(ratio.second_effect)
         )
-    # Failures in a warm-up block or in a spoilt one are shown and fail nothing.
-    counted = decided[decided["cause"].isin(["", FAILED])]["block"]
     checks, planned = tidied["checks"], {variant.name for variant in run.plan.variants}
-    failed = (checks["cell"] == cell) & (checks["ok"] != "true") & checks["block"].isin(counted)
+    failed = (checks["cell"] == cell) & (checks["ok"] != "true") & _counted(checks, decided)
     concerned = checks["variant"].isin(["", *sides]) if name in planned else checks["variant"].notna()
     return Candidate(
         cell=cell,
@@ -147,6 +145,12 @@ def gather(run: Run, tidied: Tables, cell: str, name: str) -> Candidate:
         figures=figures,
         ratios=ratios,
     )
+
+
+def _counted(checks: pd.DataFrame, decided: pd.DataFrame) -> pd.Series:
+    """Say of each check whether its failure counts: one in a warm-up block or in a spoilt one is only shown."""
+    counted: pd.Series = checks["block"].isin(decided[decided["cause"].isin(["", FAILED])]["block"])
+    return counted | (checks["check"] == FOUND)
 
 
 def _columns(table: pd.DataFrame, names: str) -> Iterator[tuple[Any, ...]]:
@@ -252,11 +256,14 @@ def touched(failures: pd.DataFrame, metric: Metric, query_type: str) -> str:
     """Name the failed checks that touch a metric; empty where none does.
 
     Lost samples or a server that died make every figure doubtful; wrong or missing answers only those of their query
-    type and sums over types. FINISHED is left out: such a block is already dropped.
+    type and sums over types. FINISHED is left out: such a block is already dropped. A mean says what it lacks.
     """
     of_type = failures["query_type"]
     sums = query_type in {GEOMEAN, ALL} or metric.name in {"cpu_seconds", "duel_idle_cpu_ms"}
-    touching = failures[((of_type == "") | (of_type == query_type) | sums) & (failures["check"] != FINISHED)]
+    touching = failures[
+        ((of_type == "") | (of_type == query_type) | (sums & (failures["check"] != FOUND)))
+        & (failures["check"] != FINISHED)
+    ]
     if touching.empty:
         return ""
     return f"failed checks ({len(touching)}): {', '.join(sorted(set(touching['check'])))}"
@@ -266,7 +273,8 @@ def _document(run: Run, tidied: Tables, rows: list[Row]) -> dict[str, Any]:
     checks, blocks = tidied["checks"], tidied["blocks"]
     failed = checks["ok"] != "true"
     crashed = checks[failed & (checks["check"] == FINISHED)]["variant"].tolist()
-    counted = checks["block"].isin(blocks[blocks["cause"].isin(["", FAILED])]["block"])
+    counting = checks[failed & _counted(checks, blocks)]
+    broken = counting[counting["check"].isin([FINISHED, FOUND] if run.plan.kind == "gobench" else [])]
     document = {
         "schema": 5,
         "run": run.path.name,
@@ -274,8 +282,9 @@ def _document(run: Run, tidied: Tables, rows: list[Row]) -> dict[str, Any]:
         "candidates": run.variants[1:],
         "blocks": {name: _blocks(blocks[blocks["candidate"] == name]) for name in run.variants[1:]},
         "failed_blocks": {name: crashed.count(name) for name in dict.fromkeys([*run.variants, *crashed])},
-        # In a warm-up block or in a spoilt one a failed check fails nothing.
-        "checks": {"made": len(checks), "failed": int((failed & counted).sum())},
+        "checks": {"made": len(checks), "failed": len(counting)},
+        # Benchmarks that measured nothing: the answer begins with them.
+        "broken": broken[["cell", "variant", "message"]].drop_duplicates().to_dict("records"),
         "hosts": machines.hosts(run, blocks),
         "machines": machines.beside(run, rows),
         "rows": rows,

@@ -29,7 +29,8 @@ def outcome(document: dict[str, Any], given: str, *, smoke: bool) -> tuple[int, 
     whether the machinery works, so noise does not fail it.
     """
     if failed := document["checks"]["failed"]:
-        return CHECK_FAILED, f"{number_of(failed, 'check')} failed"
+        broken = first_few(f"{each['variant']}: {each['message']}" for each in document.get("broken", []))
+        return CHECK_FAILED, f"{number_of(failed, 'check')} failed" + (f" ({broken})" if broken else "")
     verdicts = {row["verdict"] for row in document["rows"]}
     if not smoke and "inconclusive: environment" in verdicts:
         return TOO_NOISY, "the environment was too noisy for a verdict"

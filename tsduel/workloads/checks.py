@@ -1,6 +1,8 @@
 """The host's checks of a block, each with its title, in the order of a report."""
 
 FINISHED = "block_finished"
+FOUND = "bench_found"
+"""Made by the warm-up block of Go benchmarks; its failures count although no figure of that block does."""
 CHECKS = {
     FINISHED: "the variant came to the end of the block",
     "upgrade_start": "the variant starts on the data that the baseline has left",
@@ -25,6 +27,7 @@ CHECKS = {
     "server_log": "no panic and no fatal error in the server's log",
     "same_process": "the same server process from start to stop",
     "listens_on_loopback": "the server listens to nobody else",
+    FOUND: "each benchmark ran for all variants in the warm-up",
     "bench_exit": "the test binary exited with 0, and failed and skipped nothing",
     "bench_result": "each benchmark printed one result, of as many operations as were asked for",
     "bench_required": "what `require:` names is there and above zero",

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
+from tsduel.core import gobuild
 from tsduel.core.gobench import GoWatchdog
 from tsduel.core.sections import ComponentAsked, Design, Machine, Noise, Part, Watchdog
 from tsduel.places.gcp.settings import Gcp
@@ -44,6 +45,8 @@ class Component(ComponentAsked):
     def _one_source(self) -> Self:
         if not self.is_plain:
             return self
+        if why := gobuild.why_not(self.env, self.source):
+            raise ValueError(why)
         for field in REVISION:
             given, needed = bool(getattr(self, field)), field in _NEEDED[self.source]
             if needed and not given:

@@ -7,7 +7,6 @@ import gzip
 import io
 import os
 import shutil
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -17,11 +16,13 @@ from tsduel.core import caches, files
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
+from tsduel.core.repository import files_of, git, says
 from tsduel.core.rundir import open_run
 
 ADAPTERS = ("scripts/lib", "scripts/targets")
 KEPT = "project"
-PARTS = ("scripts", "host", "ansible/build.py", "ansible/roles", "requirements-go.lock")
+_BUILD = ("ansible/build.py", "ansible/checkout.py", "ansible/wholefiles.py", "ansible/roles")
+PARTS = ("scripts", "host", *_BUILD, "requirements-go.lock")
 
 
 def main(run_dir: Path, *, sources: bool = True) -> None:
@@ -129,7 +130,7 @@ def _bring(variant: str, component: Component, target: Path) -> None:
     if component.source == "binary":
         shutil.copyfile(component.path, partial)
     elif component.source == "path":
-        _pack_checkout(Path(component.path), partial)
+        _pack_checkout(component, partial)
     elif component.source == "git" and component.repo.startswith("/"):
         raise UserError(
             f"variant {variant}: {component.repo} lies on this machine, and the blocks run on another; "
@@ -140,23 +141,15 @@ def _bring(variant: str, component: Component, target: Path) -> None:
     partial.rename(target)
 
 
-def _pack_checkout(path: Path, target: Path) -> None:
-    """Pack the files of a checkout that git does not ignore, and its last commit; the build needs no history."""
+def _pack_checkout(component: Component, target: Path) -> None:
+    """Pack the files of a checkout, as plan/sources.py finds them, and its last commit; the build needs no history."""
     with tempfile.TemporaryDirectory() as scratch:
-        clone = Path(scratch) / "clone"
-        _git("clone", "--quiet", "--depth=1", "--no-checkout", f"file://{path}", str(clone))
-        listed = _git("-C", str(path), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        copy = Path(scratch) / "copy"
+        done = git("clone", "--quiet", "--depth=1", "--no-checkout", f"file://{component.path}", copy)
+        if done.returncode != 0:
+            raise UserError(f"{component.path} cannot be cloned: {says(done.stderr)}")
+        if files_of(component.path, copy)["changes"] != component.dirty:
+            raise UserError(f"{component.path} changed since the plan was made; plan again")
         with tarfile.open(target, "w:gz", compresslevel=1) as archive:
-            archive.add(clone / ".git", ".git")
-            for name in sorted(set(listed.split("\0")) - {""}):
-                # A deleted file is still listed.
-                if os.path.lexists(path / name):
-                    archive.add(path / name, name, recursive=False)
-
-
-def _git(*words: str) -> str:
-    environment = {k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}}
-    done = subprocess.run(["git", *words], env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise UserError(f"git {words[0]}: {done.stderr.strip() or 'failed'}")
-    return done.stdout
+            for path in sorted(copy.iterdir()):
+                archive.add(path, path.name)

@@ -9,6 +9,8 @@ from tsduel.core.metrics import Better
 
 _UNIT_LINE = re.compile(r"\s*Unit\s+(\S+)\s+(?:.*\s)?better=(higher|lower)(?:\s.*)?")
 _BETTER: Mapping[str, Better] = {"higher": "higher", "lower": "lower"}
+# A result shares its line with what its benchmark has printed without a newline.
+_RESULT = re.compile(r"(Benchmark\S*)[ \t]+([0-9]+)[ \t]+([-+0-9.NI].*)$")
 _PAIR = 2  # a value and its unit
 # Seconds and bytes, as in benchstat, which shows them with SI prefixes.
 _TIDY = ((re.compile(r"(^|-)ns(/op)?$"), r"\1sec\2", 1e-9), (re.compile(r"(^|-)MB(/s)?$"), r"\1B\2", 1e6))
@@ -34,16 +36,17 @@ def tidy_unit(unit: str) -> tuple[str, float]:
 def results(text: str) -> Iterator[Result]:
     """Yield the result lines of a text; other lines, and values that are not finite, are skipped."""
     for line in text.splitlines():
-        fields = line.split()
-        if not line.startswith("Benchmark") or len(fields) < 2 + _PAIR or len(fields) % _PAIR:
+        match = _RESULT.search(line)
+        if match is None:
             continue
+        fields = match[3].split()
         try:
-            operations = int(fields[1])
-            pairs = [(tidy_unit(u), float(value)) for value, u in zip(fields[2::_PAIR], fields[3::_PAIR], strict=True)]
+            operations = int(match[2])
+            pairs = [(tidy_unit(u), float(value)) for value, u in zip(fields[::_PAIR], fields[1::_PAIR], strict=True)]
         except ValueError:
             continue
         values = {unit: value * factor for (unit, factor), value in pairs if math.isfinite(value)}
-        yield Result(fields[0], operations, values)
+        yield Result(match[1], operations, values)
 
 
 def units(text: str) -> dict[str, Better]:

@@ -64,9 +64,10 @@ def _results(
     for line in lines:
         row, begin, end = line.rsplit("\t", 2)
         name, cell = f"{planned[row]['names'][variant]}{suffix}", planned[row].get("cell") or {"row": row, "column": ""}
-        for result in parse.results(whole[int(begin) : int(end)].decode("utf-8", errors="replace")):
-            if result.name == name:
-                yield cell["row"], cell["column"], result.values
+        printed = parse.results(whole[int(begin) : int(end)].decode("utf-8", errors="replace"))
+        # Go's own result is the last; the benchmark may have printed lines like it before.
+        if own := [result.values for result in printed if result.name == name][-1:]:
+            yield cell["row"], cell["column"], own[0]
 
 
 def rows(run: Run) -> list[str]:

@@ -4,6 +4,7 @@ A log has one load (the loader's CSV and summary), process_* lines of /metrics, 
 types, between lines of make and of the terminal. Every error names file and line.
 """
 
+import codecs
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,9 @@ PROCESS = {
     "load_io_written_bytes": "process_io_written_bytes_total",
 }
 _HEADER = re.compile(r"time,per\. (?:metric|sample)/s,")
+_AFTER_PREFIX = re.compile(r"(.{1,200}?)time,per\. (?:metric|sample)/s,per|(.{1,200}?)Run complete after \d+ queries")
+# What changes from line to line in a prefix: numbers, and names of days and months.
+_VARIES = re.compile(r"(\d+)|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|[A-Z][a-z]{2})\b|(\s+)")
 _LOAD = re.compile(r"\d+,|Summary:|loaded ")
 _PROCESS = re.compile(rf"({'|'.join(PROCESS.values())})(?:\{{[^}}]*\}})? (\S+)$")
 _RUN = re.compile(r"run[-_]queries")
@@ -68,10 +72,31 @@ def read_lines(path: Path) -> list[str]:
         raise UserError(f"{path}: {error.strerror}") from None
     if not raw.strip():
         raise UserError(f"{path}: the file is empty")
-    if b"\0" in raw or raw.startswith(b"\x1f\x8b"):
-        line = raw[: raw.find(b"\0")].count(b"\n") + 1 if b"\0" in raw else 1
+    # PowerShell writes UTF-16.
+    encoding = "utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    text = raw.decode(encoding, errors="replace")
+    if "\0" in text or raw.startswith(b"\x1f\x8b"):
+        line = text[: text.find("\0")].count("\n") + 1 if "\0" in text else 1
         raise UserError(f"{path}:{line}: not a text file; unpack it first if it is packed")
-    return output.visible_lines(raw.decode("utf-8", errors="replace"))
+    return _without_prefix(output.visible_lines(text))
+
+
+def _without_prefix(lines: list[str]) -> list[str]:
+    """Take off what CI, a container or `ts` has put before each line: what stands before the loader's first line."""
+    head = next((match for line in lines if (match := _AFTER_PREFIX.match(line))), None)
+    if head is None or any(_HEADER.match(line) for line in lines):
+        return lines
+    prefix = head[1] or head[2]
+    pattern, at = "", 0
+    for varies in _VARIES.finditer(prefix):
+        kind = r"\d+" if varies[1] else r"\s+" if varies[2] else "[A-Z][a-z]{2}"
+        pattern, at = pattern + re.escape(prefix[at : varies.start()]) + kind, varies.end()
+    pattern = (pattern + re.escape(prefix[at:])).removesuffix(r"\s+")
+    # A space behind it is the prefix's, unless the line is empty.
+    known = re.compile(
+        pattern + (rf"(?:\s{{1,{len(prefix) - len(prefix.rstrip())}}}|$)" if prefix[-1:].isspace() else "")
+    )
+    return [line[match.end() :] if (match := known.match(line)) else line for line in lines]
 
 
 def read_load(path: Path, lines: list[str]) -> tuple[LoadOutput, int]:
@@ -79,10 +104,13 @@ def read_load(path: Path, lines: list[str]) -> tuple[LoadOutput, int]:
     heads = [number for number, line in enumerate(lines, start=1) if _HEADER.match(line)]
     if not heads:
         first = next(filter(None, lines), "")[:80]
-        raise UserError(
-            f"{path}:1: no load in it, which begins with a line 'time,per. metric/s,...'; a log of `make tsbs` is "
-            f"wanted, and this one begins {first!r}"
-        )
+        what = f"the log of the benchmark of VictoriaMetrics' own Makefile is wanted, and this one begins {first!r}"
+        if any(line.startswith("Run complete after ") for line in lines):
+            what = (
+                "since July 2025 VictoriaMetrics' Makefile writes the load into a file of its own: put both into one, "
+                f"cat /tmp/tsbs-load-*.csv {path} >whole.log"
+            )
+        raise UserError(f"{path}:1: no load in it, which begins with a line 'time,per. metric/s,...'; {what}")
     if len(heads) > 1:
         raise UserError(f"{path}:{heads[1]}: a second load begins (the first on line {heads[0]}): make a log of each")
     kept = {heads[0]: lines[heads[0] - 1]}

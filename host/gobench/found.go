@@ -1,0 +1,141 @@
+package gobench
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"tsduel/host/record"
+)
+
+// outcome is what became of a benchmark in the warm-up; why is empty if it printed a result.
+type outcome struct {
+	name, why string
+	skipped   bool
+}
+
+// found is what the warm-up of a variant found. ended says why the benchmarks that did not begin were not run,
+// "" if all were; own are names in lines like results that a benchmark printed itself.
+type found struct {
+	outcomes []outcome
+	begun    []string
+	ended    string
+	own      []string
+}
+
+var (
+	started = regexp.MustCompile(`(?m)^(Benchmark\S*)\r?$`)
+	mark    = regexp.MustCompile(`(?m)--- (FAIL|SKIP): (Benchmark\S*?)(?:-\d+)?(?: \(.*)?\r?$`)
+	allRan  = regexp.MustCompile(`(?m)(PASS|FAIL)\r?$`)
+)
+
+// outcomes reads the output of a warm-up that ended so, as in "ended with exit code 2: panic: no such shard".
+func outcomes(o output, so string) (f found) {
+	printed, marked := map[string]bool{}, map[string]string{}
+	for _, r := range o.results {
+		printed[r.name] = true
+	}
+	f.own = o.own
+	for _, m := range mark.FindAllStringSubmatch(o.text, -1) {
+		marked[m[2]] = m[1]
+	}
+	for _, m := range started.FindAllStringSubmatch(o.text, -1) {
+		f.begun = append(f.begun, m[1])
+	}
+	for _, name := range f.begun {
+		inside := func(other string) bool { return strings.HasPrefix(other, name+"/") }
+		reason := " " + troubleIn(between(o.text, name))
+		switch is := marked[name]; {
+		case slices.ContainsFunc(f.outcomes, func(o outcome) bool { return o.name == name }):
+		case printed[name]:
+			f.outcomes = append(f.outcomes, outcome{name: name})
+		case slices.ContainsFunc(f.begun, inside) && (is == "" || anyMarked(marked, inside)):
+		case is == "SKIP":
+			f.outcomes = append(f.outcomes, outcome{name, name + " was skipped:" + reason, true})
+		case is == "FAIL":
+			f.outcomes = append(f.outcomes, outcome{name: name, why: name + " failed:" + reason})
+		case !allRan.MatchString(o.text) && name == f.begun[len(f.begun)-1]:
+			f.outcomes = append(f.outcomes, outcome{name: name, why: name + " " + so})
+			f.ended = name + " ended the process"
+		}
+	}
+	if !allRan.MatchString(o.text) {
+		f.ended = cmp.Or(f.ended, "the process "+so)
+	}
+	return f
+}
+
+func anyMarked(marked map[string]string, inside func(string) bool) bool {
+	for name := range marked {
+		if inside(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// between returns the output of a benchmark, from its name to its mark.
+func between(text, name string) string {
+	_, text, _ = strings.Cut("\n"+text, "\n"+name+"\n")
+	if at := regexp.MustCompile(`--- \w+: ` + regexp.QuoteMeta(name) + `\b.*`).FindStringIndex(text); at != nil {
+		return text[:at[1]]
+	}
+	return ""
+}
+
+// never adds the benchmarks of a pattern that were not run, of those that the binary has.
+func (f *found) never(listed []string, pattern string) {
+	top, err := regexp.Compile(strings.Split(pattern, "/")[0])
+	for _, name := range listed {
+		if err == nil && top.MatchString(name) && !slices.Contains(f.begun, name) {
+			f.outcomes = append(f.outcomes, outcome{name: name, why: f.notRun(name)})
+		}
+	}
+}
+
+func (f *found) notRun(name string) string {
+	return fmt.Sprintf("%s was not run, since %s", name, f.ended)
+}
+
+// checkFound checks that each row printed a result for all variants. Nothing is wrong with what all of them skip.
+func (b *block) checkFound() error {
+	rename, err := renaming(b.Plan.GoBench)
+	if err != nil {
+		return err
+	}
+	var rows []string
+	byRow, counts := map[string]map[string]outcome{}, map[string]bool{}
+	for _, v := range b.Plan.Variants {
+		for _, o := range b.sides[v.Name].found.outcomes {
+			row := rename(o.name)
+			if byRow[row] == nil {
+				rows, byRow[row] = append(rows, row), map[string]outcome{}
+			}
+			byRow[row][v.Name], counts[row] = o, counts[row] || !o.skipped
+		}
+	}
+	for _, row := range rows {
+		if slices.ContainsFunc(rows, func(other string) bool { return strings.HasPrefix(other, row+"/") }) {
+			continue // what one variant did not begin has benchmarks inside it, as another shows
+		}
+		for _, v := range b.Plan.Variants {
+			o, is := byRow[row][v.Name]
+			if f := b.sides[v.Name].found; !is && f.ended != "" {
+				o.why = f.notRun(row)
+			} else if !is {
+				o.why = "there is no benchmark for the row " + row + ": name those that all have (BENCH=), or see gobench.rename"
+			}
+			c := record.Check{Check: "bench_found", Variant: v.Name, Phase: "find", QueryType: row, Expected: 1, OK: o.why == "",
+				Message: o.why}
+			if c.OK {
+				c.Actual = 1
+			}
+			if counts[row] {
+				b.Checks = append(b.Checks, c)
+			}
+		}
+	}
+	return nil
+}

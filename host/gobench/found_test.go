@@ -1,0 +1,60 @@
+package gobench
+
+import (
+	"strings"
+	"testing"
+
+	"tsduel/host/record"
+)
+
+const begun = "goos: linux\nBenchmarkA\n"
+
+// What became of each benchmark of a warm-up is read from its output: failed, skipped, the one that ended the process.
+func TestOutcomes(t *testing.T) {
+	measured := "-2 \t 10 \t 80 ns/op \t 0 B/op \t 0 allocs/op\n"
+	text := begun + "..BenchmarkA" + measured + "BenchmarkF\npre     h_test.go:5: down\n--- FAIL: BenchmarkF\n" +
+		"BenchmarkSub\nBenchmarkSub/one\nBenchmarkSub/one" + measured +
+		"BenchmarkSub/sk\n    h_test.go:11: no bucket\n--- SKIP: BenchmarkSub/sk\n" +
+		"--- FAIL: BenchmarkSub\nBenchmarkStops\n"
+	o := output{text: text}
+	o.results, o.own = ofGo(results(text, 2), text)
+	f := outcomes(o, "ended with exit code 2: panic: queue is closed")
+	f.never([]string{"BenchmarkA", "BenchmarkSub", "BenchmarkLast", "Other"}, "^BenchmarkLast|A$/x")
+	var got []string
+	for _, o := range f.outcomes {
+		got = append(got, o.name+"="+o.why)
+	}
+	want := []string{"BenchmarkA=", "BenchmarkF=BenchmarkF failed: pre h_test.go:5: down --- FAIL: BenchmarkF",
+		"BenchmarkSub/one=",
+		"BenchmarkSub/sk=BenchmarkSub/sk was skipped: h_test.go:11: no bucket --- SKIP: BenchmarkSub/sk",
+		"BenchmarkStops=BenchmarkStops ended with exit code 2: panic: queue is closed",
+		"BenchmarkLast=BenchmarkLast was not run, since BenchmarkStops ended the process"}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A row that one variant lacks, for whatever reason, is a failed check of the warm-up; what all skip is none.
+func TestARowOfOneSideIsAFailedCheck(t *testing.T) {
+	for name, want := range map[string]string{
+		"Work":                   "candidate: ; baseline: there is no benchmark for the row Work/new",
+		"Odd":                    "candidate: BenchmarkOdd ended with exit code 2: panic: odd; baseline: ",
+		"Odd|Benchmark(Skips|Z)": "candidate: BenchmarkZ was not run, since BenchmarkOdd ended the process; baseline: ",
+		"Skips|BenchmarkZ":       "candidate: ; baseline: ",
+	} {
+		r := newRun(t, "^Benchmark("+strings.ReplaceAll(name, "|Benchmark", "|")+")$", 10, 11)
+		last := map[string]record.Check{}
+		for _, c := range r.block(0, "warmup").Checks {
+			if c.Check == "bench_found" {
+				if c.QueryType == "Skips" {
+					t.Errorf("what all skip: %+v", c)
+				}
+				last[c.Variant] = c
+			}
+		}
+		got := "candidate: " + last["candidate"].Message + "; baseline: " + last["baseline"].Message
+		if !strings.HasPrefix(got, want) || last["candidate"].OK && last["baseline"].OK != (name == "Skips|BenchmarkZ") {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}

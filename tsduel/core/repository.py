@@ -1,0 +1,61 @@
+"""Programs that answer at once, and git among them: asked with settings of ours, its own words passed on."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
+
+# Enough for a clone of a large project over a slow line.
+TIMEOUT_S = 1800.0
+NOT_INSTALLED = 127
+IS_NONE = "not a git repository"
+
+
+def run(command: Sequence[str | Path], *, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program that cannot ask questions; a UserError if it is missing or does not end."""
+    words = [str(word) for word in command]
+    pipe, none = subprocess.PIPE, subprocess.DEVNULL
+    try:
+        return subprocess.run(
+            words, cwd=cwd, stdin=none, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace", check=False,
+            timeout=TIMEOUT_S,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise UserError(f"{words[0]} is not installed; install it and try again") from None
+    except subprocess.TimeoutExpired:
+        program = " ".join(words[:3])
+        raise UserError(f"{program} did not end within {TIMEOUT_S:.0f} s; is the network there?") from None
+
+
+def git(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run git with settings of ours; a UserError if it is not installed."""
+    done = run([PROJECT / "scripts" / "git", *words])
+    if done.returncode == NOT_INSTALLED:
+        raise UserError(done.stderr.strip())
+    return done
+
+
+def says(stderr: str) -> str:
+    """Return git's words in one line, with what it advises to type: of another user's checkout, for example."""
+    return " ".join(stderr.replace("fatal: ", "").split()) or "no reason given"
+
+
+def shallow(location: str) -> str:
+    """Return the end of a sentence about a clone that lacks older commits; "" of a whole one."""
+    if not location.startswith("/") or git("-C", location, "rev-parse", "--is-shallow-repository").stdout != "true\n":
+        return ""
+    return f"; the clone is shallow, and older commits are missing: git -C {location} fetch --unshallow"
+
+
+def files_of(path: str | Path, *copy: Path) -> dict[str, Any]:
+    """Return what ansible/checkout.py says of a checkout's files: `changes`, "" if they are its HEAD, and `notes`."""
+    done = run([sys.executable, PROJECT / "ansible" / "checkout.py", path, *copy])
+    if done.returncode != 0:
+        raise UserError(f"the files of a checkout cannot be read: {says(done.stderr)}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
