@@ -161,13 +161,16 @@ class WorkloadAsked(Part):
 class QuerySettings(Part):
     """Queries of all parts and of the solo closed loop: clients, queries a type, state of the caches.
 
-    Without `count` the warm-up block finds it. `file`, `log` and `rules` are paths of files with the user's own
-    queries, which are then asked in place of TSBS's (docs/own-queries.md).
+    Without `count` the warm-up block finds it. `file`, `log`, `rules` and `dashboard` are paths of files with the
+    user's own queries, which are then asked in place of TSBS's, with `values` of their placeholders
+    (docs/own-queries.md).
     """
 
     file: str = ""
     log: str = ""
     rules: str = ""
+    dashboard: str = ""
+    values: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = {}
     solo: bool = False
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     count: Annotated[int, Field(ge=1)] | None = None
@@ -175,6 +178,11 @@ class QuerySettings(Part):
     max_count: Annotated[int, Field(ge=20)] = 30_000
     cache: Annotated[Literal["as-loaded", "cold", "warm", "off"], OFF] = "as-loaded"
     seed: Annotated[int, Field(ge=1)] = 8428
+
+    # `SET="queries.file="` takes the experiment's away.
+    _unset = field_validator("file", "log", "rules", "dashboard", mode="before")(
+        lambda path: "" if path is None else path
+    )
 
 
 class Duel(Part):
