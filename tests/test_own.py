@@ -19,8 +19,8 @@ from tsduel.core.tsbs import Queries
 from tsduel.doctor import queries
 from tsduel.question import read
 from tsduel.targets import databases
-from tsduel.workloads.own import asked as own
 from tsduel.workloads.own import agent, dump, expression, requests
+from tsduel.workloads.own import asked as own
 from tsduel.workloads.tsbs import own_types
 
 OWN = Path(__file__).parent.parent / "experiments/own"
@@ -153,7 +153,7 @@ def test_a_bad_file_is_a_sentence_with_file_and_line(tmp_path, name, text, sente
     assert sentence in refused(tmp_path / name, text, key)
 
 
-def test_a_parser_that_does_not_come_back_refuses_its_query_only(tmp_path):
+def test_a_parser_that_does_not_come_back_refuses_its_query_only():
     """Templates of templates take all memory; the queries before and behind them are examined."""
     endless = f"WITH (a0=x,{','.join(f'a{n}=a{n - 1}+a{n - 1}' for n in range(1, 40))}) a39"
     found = expression.examine(["up", endless, "sum(up"], "metricsql")
@@ -416,7 +416,7 @@ def test_a_dump_decides_the_window_and_says_what_is_double():
 def test_what_is_known_of_data_survives_a_kill(tmp_path, monkeypatch):
     """Half a file of it is no error: the data are read again. The file is whole or as before."""
     monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path))
-    found = {"start": 0, "end": 1, "names": [], "labels": {}, "plain": True} | {
+    found = {"start": 0, "end": 1, "names": [], "labels": {}, "plain": True, "precision": []} | {
         name: getattr(dumped(), name) for name in ("key", "format", "lines", "samples", "series", "late", "numberless")
     }
     monkeypatch.setattr(agent, "said", lambda *_, **__: json.dumps(found | {"duplicates": 0}))

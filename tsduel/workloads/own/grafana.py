@@ -15,6 +15,7 @@ from tsduel.workloads.own.requests import HOSTS, Data
 SCRAPE_S = 15.0
 """Grafana's own for a data source: the shortest step, and a quarter of the shortest $__rate_interval."""
 _POINTS = 1000
+_DEEP = 100
 _NICE_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _BUILT_IN = re.compile(r"\$(?:\{(__\w+)(?::[^}]*)?\}|(__\w+))|\[\[(__\w+)\]\]")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?:[.:][^}]*)?\}|\$([A-Za-z_]\w*)|\[\[([A-Za-z_]\w*)(?::\w+)?\]\]")
@@ -105,8 +106,16 @@ def found_in(path: str, text: str) -> Iterator[Any]:
         inner for document in found for inner in _strings(document) if '"expr"' in inner and inner.lstrip()[:1] == "{"
     )
     for document in (*found, *map(_json, texts)):
-        if isinstance(document, dict | list) and any(target for target in _targets(document, {})):
+        if _levels(document) < _DEEP and any(target for target in _targets(document, {})):
             yield document
+
+
+def _levels(found: Any) -> int:
+    levels, here = 0, [found]
+    while here and levels < _DEEP:
+        inner = (part.values() if isinstance(part, dict) else part if isinstance(part, list) else () for part in here)
+        levels, here = levels + 1, [one for parts in inner for one in parts]
+    return levels
 
 
 def _json(text: str) -> Any:
