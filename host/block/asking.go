@@ -2,14 +2,12 @@ package block
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 
 	"tsduel/host/exchange"
 	"tsduel/host/record"
@@ -59,41 +57,13 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 		}
 	}
 	return s.judge(ctx, a.job.Sides, a.result, func(v *variant, i int) error {
-		if err := a.check(v, i); err != nil || s.countsTogether() {
-			return s.named(v, err)
+		err := a.check(v, i)
+		if err == nil && !s.countsTogether() {
+			counters := s.record.Types[len(s.record.Types)-1].Counters
+			counters[v.Name] = grown(v.target, before[v.Name], s.bodies[v.Name])
+			err = v.rowsRead(queryType, before[v.Name], s.bodies[v.Name])
 		}
-		counters := s.record.Types[len(s.record.Types)-1].Counters
-		counters[v.Name] = grown(v.target, before[v.Name], s.bodies[v.Name])
-		return v.rowsRead(queryType, before[v.Name], s.bodies[v.Name])
-	})
-}
-
-// named keeps what is wrong with a query of the user until the sitting has asked all of them.
-func (s *sitting) named(v *variant, err error) error {
-	broken, is := errors.AsType[*fault](err)
-	at := slices.IndexFunc(s.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == v.queryType })
-	if !is || at < 0 || s.Plan.Queries.Types[at].Own == "" {
-		return err
-	}
-	s.wrong[v.Name] = append(s.wrong[v.Name], s.Plan.Queries.Types[at].Own+": "+broken.message)
-	return nil
-}
-
-// refused is err, or nil if a server that lives has refused a query of the user.
-func (s *sitting) refused(v *variant, failure string, err error) error {
-	if strings.Contains(failure, "): HTTP 4") && v.died() == nil {
-		return s.named(v, err)
-	}
-	return err
-}
-
-// nameAll fails the variants with wrong queries, and says all that is wrong.
-func (s *sitting) nameAll() error {
-	return s.all(func(v *variant) error {
-		if wrong := s.wrong[v.Name]; len(wrong) > 0 {
-			return faultf("%s", strings.Join(wrong, "\n"))
-		}
-		return nil
+		return s.wrong.keep(v, err)
 	})
 }
 

@@ -1,5 +1,5 @@
 // Command expressions says of queries, by the parser of their own language, what is wrong with them, which of the
-// names that they read the data lack, and how far back they read. It is run while a run is planned, and measures nothing.
+// names that they read the data lack, and how far back they read. It is run while a run is planned.
 package main
 
 import (

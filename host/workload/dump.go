@@ -217,8 +217,8 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 	return errors.Join(to.Flush(), packed.Close())
 }
 
-const inString = "a string goes on in the next line, which InfluxDB takes, and VictoriaMetrics' parser and this one do " +
-	"not; write \\n in its place, or leave the field out"
+const inString = "a string goes on in the next line, which InfluxDB takes, and VictoriaMetrics' parser, which reads " +
+	"the file, does not: write \\n in its place, or leave the field out"
 
 var mark = []byte("\xef\xbb\xbf") // of UTF-8, at the beginning of each of several files
 
