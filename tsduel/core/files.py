@@ -4,6 +4,7 @@ import bz2
 import codecs
 import errno
 import gzip
+import io
 import json
 import lzma
 import os
@@ -80,7 +81,8 @@ def text(path: Path) -> str:
 
 
 _PACKED = {b"PK\3\4": "zip", b"7z\xbc\xaf": "7-Zip", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
-_UNPACK = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
+_UNPACK: dict[bytes, Any] = {b"\x1f\x8b": gzip, b"BZh": bz2, b"\xfd7zXZ": lzma}
+_TEXT_MOST = 1 << 28
 _MARKS = (
     *((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be")),
     *((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")),
@@ -92,12 +94,14 @@ def text_of(content: bytes, where: str) -> str:
 
     Of a file that is packed with gzip, bzip2 or xz the text in it; a UserError says what else it is.
     """
-    for magic, unpack in _UNPACK.items():
+    for magic, packing in _UNPACK.items():
         if content.startswith(magic):
             try:
-                content = unpack(content)
+                content = packing.open(io.BytesIO(content)).read(_TEXT_MOST + 1)
             except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
                 raise UserError(f"{where}: it is packed, and damaged: {error}; make the file anew") from None
+    if len(content) > _TEXT_MOST:
+        raise UserError(f"{where}: it has more than {_TEXT_MOST >> 20} MiB; give a part of it")
     for magic, name in _PACKED.items():
         if content.startswith(magic):
             raise UserError(f"{where}: it is packed with {name}; unpack it, or pack it with gzip")

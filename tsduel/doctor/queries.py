@@ -5,6 +5,7 @@ It is a run of one small block like any other, so what is refused here is what a
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def kind_of(path: str) -> str:
     is_yaml = path.endswith((".yml", ".yaml"))
     if not is_yaml and ('"params"' in line or "/api/v1/query" in line or '"topBy' in text[:_HEAD]):
         return "log"
-    if '"expr' in text and grafana.is_dashboard(path, text):
+    if ('"expr' in text and grafana.is_dashboard(path, text)) or '"panels"' in text:
         return "dashboard"
     try:
         if ("groups" in text or "rules" in text) and rules.groups_of(documents(path, text), path) is not None:
@@ -53,7 +54,8 @@ def kind_of(path: str) -> str:
     except UserError:
         if is_yaml:
             raise
-    return "log" if not is_yaml and line.startswith("{") and not line.startswith("{{") else "file"
+    is_json = not is_yaml and re.match(r'\{\s*("[^"]*"\s*:|$)', line) and '"queries"' not in text
+    return "log" if is_json else "file"
 
 
 def check(path: str, environment: Mapping[str, str]) -> tuple[str, bool]:

@@ -114,7 +114,8 @@ def _line(line: str, number: int) -> _Request:
         raise RefusedError("it is cut off, and no JSON")
     params = entry.get("params")
     if not isinstance(params, dict) or not params.get("query"):
-        texts = [text for text in entry.values() if isinstance(text, str) and not text.startswith('{"log"')]
+        parts = (part for value in entry.values() for part in (value.values() if isinstance(value, dict) else [value]))
+        texts = (part for part in parts if isinstance(part, str) and not part.startswith('{"log"'))
         inner = next((text for text in texts if PATHS[0] in text or '"params"' in text), "")
         if inner:  # of an access log in JSON, and of Docker's logs
             return _line(inner.strip(), number)

@@ -16,6 +16,7 @@ from tsduel.core.metrics import ALL, GEOMEAN, MIX
 
 RESERVED = (MIX, GEOMEAN, ALL)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
+_NO_LETTER = re.compile(r"[^\w.-]")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdwy])")
 
 
@@ -95,9 +96,12 @@ def named(name: object, where: str) -> str:
 
 def _plain(text: str) -> str:
     """Return what a name keeps of a text: letters of any script, digits, _ . and -, and 50 of these at most."""
-    text = unicodedata.normalize("NFC", text)
-    kept = (letter if letter in "_." or unicodedata.category(letter)[0] in "LMN" else "-" for letter in text)
-    return re.sub("-+", "-", "".join(kept)).strip("-.")[:50].rstrip("-.")
+    kept = _NO_LETTER.sub(_marked, unicodedata.normalize("NFC", text))
+    return re.sub("-+", "-", kept).strip("-.")[:50].rstrip("-.")
+
+
+def _marked(match: re.Match[str]) -> str:
+    return match[0] if unicodedata.category(match[0])[0] == "M" else "-"
 
 
 def unique(queries: Iterable[Query]) -> tuple[Query, ...]:
