@@ -2,8 +2,10 @@ package block
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"tsduel/host/record"
 )
@@ -19,7 +21,11 @@ func (all faults) keep(v *variant, err error) error {
 	if !is || at < 0 || v.Plan.Queries.Types[at].Own == "" {
 		return err
 	}
-	all[v.Name] = append(all[v.Name], v.Plan.Queries.Types[at].Own+": "+broken.message)
+	message := v.Plan.Queries.Types[at].Own + ": " + broken.message
+	if w := v.Plan.Workload; strings.HasSuffix(message, "have no data") { // as where times are in another unit
+		message += fmt.Sprintf(" in the plan's window, %s to %s", w.Start.Format(time.RFC3339), w.End.Format(time.RFC3339))
+	}
+	all[v.Name] = append(all[v.Name], message)
 	return nil
 }
 
