@@ -19,7 +19,7 @@ _DEEP = 100
 _NICE_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _BUILT_IN = re.compile(r"\$(?:\{(__\w+)(?::[^}]*)?\}|(__\w+))|\[\[(__\w+)\]\]")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?:[.:][^}]*)?\}|\$([A-Za-z_]\w*)|\[\[([A-Za-z_]\w*)(?::\w+)?\]\]")
-_EXPR = re.compile(r'"?\bexpr\\?"?\s*:')
+_EXPR = re.compile(r'"expr\\?"\s*:|^[\s-]*expr\s*:', re.MULTILINE)
 _LABEL = re.compile(r"\blabel_values\(\s*(?:.*,)?\s*([A-Za-z_]\w*)\s*\)", re.DOTALL)
 _OF_A_QUERY = (
     *("title", "refId", "hide", "hidden", "interval", "intervalFactor", "maxDataPoints", "timeFrom", "step"),
@@ -82,10 +82,13 @@ def read(path: str, data: Data) -> Asked:
                 left_out.append(f"{where}: {name} {why}; it is left out")
                 continue
             template = _template(target, range_s)
-            for shown, variable in variables(template.text).items():
-                placeholder, own = _placeholder(variable, known.get(variable, {}), data, template.step_s)
-                values |= {placeholder: own} if own else {}
-                template = replace(template, text=template.text.replace(shown, f"{{{{{placeholder}}}}}"))
+            named = variables(template.text)
+            become = {
+                shown: _placeholder(name, known.get(name, {}), data, template.step_s) for shown, name in named.items()
+            }
+            values |= {placeholder: own for placeholder, own in become.values() if own}
+            texts = {shown: f"{{{{{placeholder}}}}}" for shown, (placeholder, _) in become.items()}
+            template = replace(template, text=_VARIABLE.sub(lambda at, to=texts: to.get(at[0], at[0]), template.text))
             queries.append(Query(name, where, (template,), quiet=True))
     if not queries:
         some = f": {'; '.join(left_out[:3])}" if left_out else ""
