@@ -530,3 +530,11 @@ def test_a_check_tells_the_kind_of_file_by_its_content(tmp_path, name, text, kin
     path = tmp_path / name
     path.write_text(text)
     assert queries.kind_of(str(path)) == kind
+
+
+def test_values_are_given_beside_a_file_as_they_are_written(tmp_path):
+    """On the command line: a list, numbers, one value; `queries.file=` takes a file away."""
+    (tmp_path / "q.txt").write_text('cpu_usage_user{x="{{x}}",y="{{y}}"}\n')
+    found = experiment(file=str(tmp_path / "q.txt"), log=None, values={"x": [1, 2], "y": "a b"})
+    assert found.queries.values == {"x": ("1", "2"), "y": ("a b",)}
+    assert found.queries.types == ("line-1",)

@@ -158,6 +158,9 @@ class WorkloadAsked(Part):
         return self
 
 
+OWN_QUERIES = ("file", "log", "rules", "dashboard", "values")
+
+
 class QuerySettings(Part):
     """Queries of all parts and of the solo closed loop: clients, queries a type, state of the caches.
 
@@ -180,9 +183,16 @@ class QuerySettings(Part):
     seed: Annotated[int, Field(ge=1)] = 8428
 
     # `SET="queries.file="` takes the experiment's away.
-    _unset = field_validator("file", "log", "rules", "dashboard", mode="before")(
-        lambda path: "" if path is None else path
-    )
+    _unset = field_validator(*OWN_QUERIES[:-1], mode="before")(lambda path: "" if path is None else path)
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _texts(cls, values: object) -> object:
+        """Read numbers as they are written, and one value as a list."""
+        if not isinstance(values, dict):
+            return {} if values is None else values
+        lists = {name: given if isinstance(given, list | tuple) else [given] for name, given in values.items()}
+        return {name: tuple(map(str, given)) for name, given in lists.items()}
 
 
 class Duel(Part):
