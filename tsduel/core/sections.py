@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from tsduel.core import defaults
+from tsduel.core import defaults, yamls
 
 INTERVAL = re.compile(r"^([1-9][0-9]*)(s|m|h)$")
 SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -159,6 +159,8 @@ class WorkloadAsked(Part):
 
 
 OWN_QUERIES = ("file", "log", "rules", "dashboard", "values")
+# `SET="queries.file="` takes the experiment's away.
+Unset = Annotated[str, BeforeValidator(lambda path: "" if path is None else path)]
 
 
 class QuerySettings(Part):
@@ -169,11 +171,11 @@ class QuerySettings(Part):
     (docs/own-queries.md).
     """
 
-    file: str = ""
-    log: str = ""
-    rules: str = ""
-    dashboard: str = ""
-    values: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = {}
+    file: Unset = ""
+    log: Unset = ""
+    rules: Unset = ""
+    dashboard: Unset = ""
+    values: Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], BeforeValidator(yamls.texts)] = {}
     solo: bool = False
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     count: Annotated[int, Field(ge=1)] | None = None
@@ -181,18 +183,6 @@ class QuerySettings(Part):
     max_count: Annotated[int, Field(ge=20)] = 30_000
     cache: Annotated[Literal["as-loaded", "cold", "warm", "off"], OFF] = "as-loaded"
     seed: Annotated[int, Field(ge=1)] = 8428
-
-    # `SET="queries.file="` takes the experiment's away.
-    _unset = field_validator(*OWN_QUERIES[:-1], mode="before")(lambda path: "" if path is None else path)
-
-    @field_validator("values", mode="before")
-    @classmethod
-    def _texts(cls, values: object) -> object:
-        """Read numbers as they are written, and one value as a list."""
-        if not isinstance(values, dict):
-            return {} if values is None else values
-        lists = {name: given if isinstance(given, list | tuple) else [given] for name, given in values.items()}
-        return {name: tuple(map(str, given)) for name, given in lists.items()}
 
 
 class Duel(Part):

@@ -39,6 +39,14 @@ def documents(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLo
         raise UserError(f"{where}{line}: not YAML: {getattr(error, 'problem', error)}; mend this line") from None
 
 
+def texts(values: Any) -> Any:
+    """Return a mapping of lists with numbers as they are written, and one value as a list; anything else as it is."""
+    if not isinstance(values, dict):
+        return {} if values is None else values
+    lists = {name: given if isinstance(given, list | tuple) else [given] for name, given in values.items()}
+    return {name: tuple(map(str, given)) for name, given in lists.items()}
+
+
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
     """Return how many values a node is, with those that its aliases repeat; without end if it is in itself."""
     if isinstance(node, yaml.ScalarNode):
