@@ -36,7 +36,11 @@ def expected(blocks=8, spares=2, thresholds=(2, 3), before=None):
         {"metric": name, "query_type": query_type, "s_d": s_d}
         for (name, query_type), s_d in zip(METRICS, before or (), strict=False)
     ]
-    return Forecast(plan().model_copy(update={"run": "r", "design": design}), known, {"run": "20261101T000000Z-local"})
+    return Forecast(
+        plan().model_copy(update={"run": "r", "design": design}),
+        known,
+        {"run": "20261101T000000Z-local", "what": "the last run"},
+    )
 
 
 class Told:
@@ -176,13 +180,13 @@ class TestWords:
         sentence = "what 8 blocks can show is seen from 3 blocks on; about 8 minutes to go at this pace"
         assert Told().noisy(0).say() == f"after the warm-up: {sentence}"
 
-    def test_an_a_a_run_of_this_kind_of_machine_is_what_is_known_before(self):
-        """Its spreads, its name, and how many blocks they would take."""
+    def test_an_earlier_run_is_what_is_known_before(self):
+        """Its spreads, its name, what it is (an A/A run only if it is one), and how many blocks they would take."""
         told = Told(before=(0.005, 0.05)).noisy(0)
         shows = [percent(mde(s_d, 8)) for s_d in (0.005, 0.05)]
         needed = blocks_needed(math.log1p(0.03), 0.05)
         assert told.say().startswith(
-            "after the warm-up: if it scatters as the A/A run 20261101T000000Z-local did, 8 blocks can show "
+            "after the warm-up: if it scatters as 20261101T000000Z-local did, the last run, 8 blocks can show "
             f"{shows[0]:.1f} % in query time (you asked for 2 %) and {shows[1]:.1f} % in ingestion rate (you "
             f"asked for 3 %); for 3 % in ingestion rate {needed} blocks would be needed; about "
         )

@@ -19,8 +19,8 @@ from tsduel.core.tsbs import Queries
 from tsduel.doctor import queries
 from tsduel.question import read
 from tsduel.targets import databases
+from tsduel.workloads.own import agent, dump, expression, requests
 from tsduel.workloads.own import asked as own
-from tsduel.workloads.own import dump, expression, requests
 from tsduel.workloads.tsbs import own_types
 
 OWN = Path(__file__).parent.parent / "experiments/own"
@@ -108,9 +108,9 @@ def test_a_plain_file_has_a_query_a_line(tmp_path):
 
 BAD = {
     "q.yml": [
-        (yaml_of("sum(cpu_usage_user"), "q.yml:2: a does not parse: '(' is not closed"),
-        (yaml_of("cpu_usage_user +"), "q.yml:2: a does not parse: something is missing after '+'"),
-        (yaml_of('cpu_usage_user{a="b}'), "does not parse: the string that begins at character 18 has no end"),
+        (yaml_of("sum(cpu_usage_user"), "q.yml:2: a does not parse: argList: unexpected token"),
+        (yaml_of("cpu_usage_user +"), "q.yml:2: a does not parse: singleExpr: unexpected token"),
+        (yaml_of('cpu_usage_user{a="b}'), "a does not parse: cannot find closing quote"),
         (yaml_of("cpu_usage_user", "rand() * cpu_usage_idle"), "q.yml:4: b returns another thing each time, by rand()"),
         (yaml_of('cpu_usage_user{region="{{zone}}"}'), "q.yml:2: a has the placeholder {{zone}} without values"),
         (yaml_of('cpu_usage_user{region="{{z:3}}"}', more="values: {z: [a]}\n"),
@@ -120,7 +120,7 @@ BAD = {
         (yaml_of("rate(cpu_usage_user[2d])"), "a reads 172,800 s, and the data's window has 86,400 s"),
         (yaml_of("SELECT mean(x) FROM cpu"), "a looks like InfluxQL, and this database is asked PromQL or MetricsQL"),
         (yaml_of("x").replace("query:", "querry:"), "q.yml:2: querry: unknown key of a query; allowed: name, query"),
-        (yaml_of("x", "y").replace("name: b", "name: a"), "q.yml:2: the name a is there twice"),
+        (yaml_of("x", "y").replace("name: b", "name: a"), "q.yml:4: the name a is there twice"),
         (yaml_of("x").replace("name: a", "name: mix"), "q.yml:2: 'mix' is no name of a query"),
         ("queries:\n  - {name: a, query: x, weight: 0}\n", "q.yml:2: weight 0 of a is no number above 0"),
         ("queries:\n  - {name: a, query: x, window: 1h}\n", "q.yml:2: window '1h': write `any 1h`"),
@@ -140,8 +140,8 @@ BAD = {
         ("groups:\n- name: a\n  rules:\n  - {alert: A}\n", "r.yml:4: rule A has no `expr:`"),
         ("groups:\n- name: a\n  rules:\n  - {expr: x}\n", "r.yml:4: a rule has either `alert:` or `record:`"),
         ("groups:\n- name: a\n  interval: 0s\n  rules: []\n", "r.yml:2: '0s' is no duration"),
-        ("rules: []\n", "groups: is a list"),
-        ("groups:\n- name: a\n  rules:\n  - {alert: A, exp: x}\n", "r.yml:4: exp: unknown key of a rule"),
+        ("rules: []\n", "r.yml: no file of rules: it needs `groups:`"),
+        ("groups:\n- name: a\n  rules:\n  - {alert: A, exp: x}\n", "r.yml:4: rule A has no `expr:`"),
     ],
 }  # fmt: skip
 
@@ -153,21 +153,66 @@ def test_a_bad_file_is_a_sentence_with_file_and_line(tmp_path, name, text, sente
     assert sentence in refused(tmp_path / name, text, key)
 
 
+def test_a_parser_that_does_not_come_back_refuses_its_query_only():
+    """Templates of templates take all memory; the queries before and behind them are examined."""
+    endless = f"WITH (a0=x,{','.join(f'a{n}=a{n - 1}+a{n - 1}' for n in range(1, 40))}) a39"
+    found = expression.examine(["up", endless, "sum(up"], "metricsql")
+    assert [one.wrong.partition(":")[0] for one in found.values()] == [
+        "", "takes its parser more than ten seconds, or a gigabyte of memory", "does not parse"
+    ]  # fmt: skip
+
+
+def test_all_faults_of_a_file_are_named_in_one_go(tmp_path):
+    """What cannot be read and what cannot be asked, by their lines."""
+    text = yaml_of("sum(cpu_usage_user", "cpu_usage_idle", "up").replace("name: b", "weight: -1\n    name: b")
+    found = [line.rpartition("/")[2] for line in refused(tmp_path / "q.yml", text).splitlines()]
+    assert [line.partition(" ")[0] for line in found] == ["q.yml:2:", "q.yml:4:", "q.yml:7:"]
+    assert ["does not parse" in found[0], "weight -1" in found[1], "reads up" in found[2]] == [True] * 3
+
+
 @pytest.mark.parametrize(
-    ("text", "metrics"),
+    ("query", "text", "sentence"),
     [
-        ('sum by (a, b) (rate(x{c="d"}[5m])) / on (a) group_left (e) y', ("x", "y")),
-        ("sum(x) by (a) > bool 1.5e3 and z offset 1h", ("x", "z")),
-        ('{__name__="x", a=~"b.*"}', ("x",)),
-        ('label_replace(x, "a", "$1", "b", "(.*)") unless inf', ("x",)),
-        ("WITH (f = x{a='b'}) f / y", ()),
-        ("max_over_time((a:b:c + 5m)[1h:30s]) keep_metric_names", ("a:b:c",)),
+        ("rate(cpu_usage_user[$__rate_interval])", "rate(cpu_usage_user[75s])", ""),
+        ("rate(cpu_usage_user[${__interval}])", "rate(cpu_usage_user[60s])", ""),
+        ("cpu_usage_user / [[__range_s]]", "cpu_usage_user / 3600", ""),
+        ("label_replace(cpu_usage_user, 'a', '$1', 'b', '(.*)')", None, ""),
+        ("label_replace(cpu_usage_user, 'a', '$h', 'b', '(?P<h>.*)')", None, ""),
+        ("cpu_usage_user{a=~'[[:alpha:]]$'}", None, ""),
+        ("cpu_usage_user{hostname=~'$host'}", None, "a has $host, a variable of Grafana: write {{host}}"),
+        ("cpu_usage_user{hostname=~'${host:regex}'}", None, "a has ${host:regex}, a variable of Grafana"),
+        ("cpu_usage_user{hostname=~'[[host]]'}", None, "a has [[host]], a variable of Grafana"),
     ],
 )
-def test_what_an_expression_reads_is_known_without_the_database(text, metrics):
-    """Names of labels, functions and keywords are no metrics."""
-    assert expression.examine(text, "prometheus") == expression.examine(f" {text} # why", "prometheus")
-    assert expression.examine(text, "prometheus").metrics == metrics
+def test_grafanas_own_variables_are_filled_and_others_are_asked_for(tmp_path, query, text, sentence):
+    """From the query's window and step; groups of a regular expression are none."""
+    file = yaml_of(query, more="window: any 1h\n")
+    if sentence:
+        assert sentence in refused(tmp_path / "q.yml", file)
+    else:
+        ((one,),) = ((query.templates[0],) for query in asked_of(tmp_path / "q.yml", file).queries)
+        assert one.text == (text or query)
+
+
+@pytest.mark.parametrize("database", ["prometheus", "victoriametrics"])
+def test_a_query_is_of_the_language_of_its_database(tmp_path, database):
+    """What MetricsQL alone has Prometheus is not asked, and the other way round."""
+    data = own.data_of(WORKLOAD, databases()[database].target)
+    name = data.metrics[0]
+    texts = {"prometheus": f"histogram_count({name} * 1_000)", "victoriametrics": f"median({name}) default 1Ki"}
+    asked_of(tmp_path / "q.yml", yaml_of(texts.pop(database)), data=data)
+    (other,) = texts.values()
+    assert "does not parse" in refused(tmp_path / "q.yml", yaml_of(other), data=data)
+
+
+def test_names_that_would_have_to_be_escaped_are_written_so(tmp_path):
+    """{{metric}} takes plain names, and if there are none escaped ones."""
+    for names, wanted in ((("a b", "c"), {"max(c)"}), (("a b", "1c"), {"max(a\\ b)", "max(\\1c)"})):
+        data = requests.Data(START, END, "metricsql", metrics=names)
+        asked = asked_of(tmp_path / "q.yml", yaml_of("max({{metric}})"), data=data)
+        (made,) = own.types(asked, lambda _, data=data: data, 1, 50)
+        found = {parse_qs(urlsplit(one.partition(" ")[2]).query)["query"][0] for one in made.requests}
+        assert found == wanted
 
 
 def test_influxql_is_asked_with_its_window_in_its_text(tmp_path):
@@ -215,10 +260,14 @@ def test_what_cannot_be_replayed_is_counted_and_said(tmp_path):
     asked = asked_of(tmp_path / "log", text, "log")
     assert [query.name for query in asked.queries] == ["log-cpu_usage_user"]
     path = tmp_path / "log"
-    assert [sentence.partition(": ")[0] for sentence in asked.left_out] == [f"{path}:2", f"{path}:4", f"{path}:3"]
+    assert [sentence.partition(": ")[0] for sentence in asked.left_out] == [
+        *(f"{path}:2", f"{path}:4", f"{path}:3"),
+        str(path),
+    ]
     assert "/api/v1/labels is no query of Prometheus' API" in asked.left_out[0]
     assert "1 line cannot be replayed: it is cut off" in asked.left_out[1]
     assert "1 request left out, log-up first: it reads up, which the data does not have" in asked.left_out[2]
+    assert asked.left_out[3].endswith(": the mix is 25 % of what the file asks, 1 of its queries")
 
 
 @pytest.mark.parametrize(
@@ -240,7 +289,7 @@ def test_a_line_of_nonsense_is_one_that_cannot_be_replayed(tmp_path, line, why):
     """The rest of the log is asked all the same."""
     asked = asked_of(tmp_path / "log", logged() + line, "log")
     assert [query.name for query in asked.queries] == ["log-sum-cpu_usage_user"]
-    assert asked.left_out == (f"{tmp_path}/log:2: 1 line cannot be replayed: {why}",)
+    assert asked.left_out[:-1] == (f"{tmp_path}/log:2: 1 line cannot be replayed: {why}",)
 
 
 def test_victoriametrics_top_queries_are_a_log(tmp_path):
@@ -251,7 +300,7 @@ def test_victoriametrics_top_queries_are_a_log(tmp_path):
     asked = asked_of(tmp_path / "log", text, "log")
     (query,) = asked.queries
     assert (query.weight, query.templates[0].length_s) == (7, 3600)
-    assert [sentence.rpartition(": ")[2] for sentence in asked.left_out] == [
+    assert [sentence.rpartition(": ")[2] for sentence in asked.left_out[:-1]] == [
         "it has no query", "'x' is no number of seconds", "'None' is no number of seconds"
     ]  # fmt: skip
 
@@ -267,11 +316,15 @@ def test_a_query_log_of_rules_and_of_requests_by_path_is_read(tmp_path):
 
 
 def test_rules_weigh_their_evaluations_a_second():
-    """Eight rules every 15 s, six every 30 s and six a minute are 0.83 a second; an alert may return nothing."""
+    """Eight rules every 15 s, six every 30 s and six a minute are 0.83 a second.
+
+    Each may return nothing. Alerts may also together, and recording rules not.
+    """
     asked = own.settled(QuerySettings(rules=str(OWN / "alerts.yml")), DATA)
     assert len(asked.queries) == 20
     assert own.rate(asked) == pytest.approx(8 / 15 + 6 / 30 + 6 / 60)
-    assert {query.name for query in asked.queries if not query.quiet} == {
+    assert all(query.quiet for query in asked.queries)
+    assert {query.name for query in asked.queries if not query.silent} == {
         *("host-cpu_busy-avg5m", "region-cpu_user-avg", "datacenter-cpu_user-p90", "team-cpu_idle-min"),
         *("os-hosts-count", "cpu_user-change1h"),
     }
@@ -363,10 +416,10 @@ def test_a_dump_decides_the_window_and_says_what_is_double():
 def test_what_is_known_of_data_survives_a_kill(tmp_path, monkeypatch):
     """Half a file of it is no error: the data are read again. The file is whole or as before."""
     monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path))
-    found = {"start": 0, "end": 1, "names": [], "labels": {}, "plain": True} | {
+    found = {"start": 0, "end": 1, "names": [], "labels": {}, "plain": True, "precision": []} | {
         name: getattr(dumped(), name) for name in ("key", "format", "lines", "samples", "series", "late", "numberless")
     }
-    monkeypatch.setattr(dump, "_agent", lambda *_, **__: json.dumps(found | {"duplicates": 0}))
+    monkeypatch.setattr(agent, "said", lambda *_, **__: json.dumps(found | {"duplicates": 0}))
     monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path / "new"))
     (tmp_path / "d.json").write_text("x")
     dump.read.__wrapped__(str(tmp_path / "d.json"))
@@ -443,7 +496,7 @@ def test_lines_that_continue_a_dump_have_a_key_of_their_own():
 def test_placeholders_take_values_that_the_users_data_have(tmp_path):
     """Of the label of that name; {{host}} of hostname, host or instance; what a query must escape is left out."""
     labels = {"host": ("a", "b", 'c"'), "path": ("x y",)}
-    data = requests.Data(START, END, "prometheus", metrics=("up", "down"), labels=labels)
+    data = requests.Data(START, END, "metricsql", metrics=("up", "down"), labels=labels)
     text = yaml_of('{{metric}}{host=~"{{hosts:2}}",path="{{path}}"}')
     asked = asked_of(tmp_path / "q.yml", text, data=data)
     (made,) = own.types(asked, lambda _: data, 1, 50)
@@ -477,3 +530,11 @@ def test_a_check_tells_the_kind_of_file_by_its_content(tmp_path, name, text, kin
     path = tmp_path / name
     path.write_text(text)
     assert queries.kind_of(str(path)) == kind
+
+
+def test_values_are_given_beside_a_file_as_they_are_written(tmp_path):
+    """On the command line: a list, numbers, one value; `queries.file=` takes a file away."""
+    (tmp_path / "q.txt").write_text('cpu_usage_user{x="{{x}}",y="{{y}}"}\n')
+    found = experiment(file=str(tmp_path / "q.txt"), log=None, values={"x": [1, 2], "y": "a b"})
+    assert found.queries.values == {"x": ("1", "2"), "y": ("a b",)}
+    assert found.queries.types == ("line-1",)

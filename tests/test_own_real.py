@@ -262,6 +262,43 @@ def test_a_check_tells_what_each_query_returns(tmp_path):
     assert all(int(series) > 0 < int(points) for _, series, points in found)
 
 
+CORPUS = PROJECT / "tests/corpus"
+
+
+@pytest.mark.parametrize("name", ["rules/scripts.yml", "dashboards/variables.json", "logs/refused.log"])
+def test_the_corpus_is_asked_of_real_servers(tmp_path, name):
+    """Alerts in other scripts, a dashboard with variables, a log of which three of four lines are left out."""
+    share(tmp_path / "cache", *BUILDS)
+    environment = os.environ | {"TSDUEL_CACHE": str(tmp_path / "cache"), "SET": f"host.port={free_port()} {QUIET}"}
+    told, good = queries.check(str(CORPUS / name), environment)
+    assert good, told
+    assert "agree" in told
+
+
+@pytest.mark.parametrize("name", ["export.txt", "bom.txt", "packed.txt.bz2", "nan.txt", "space.txt", "colon.prom"])
+def test_data_of_the_corpus_are_stored_and_asked(block, tmp_path, name):
+    """As many samples as were counted."""
+    found = dump.read(str(CORPUS / "data" / name))
+    query = {"name": "a", "query": 'count({__name__!=""})', "window": ""}
+    (tmp_path / "q.yml").write_text(json.dumps({"queries": [query]}))
+    record = block("dump", workload={"file": str(CORPUS / "data" / name)}, queries={"file": str(tmp_path / "q.yml")})
+    assert stored(record) == [found.samples] * 2
+
+
+@pytest.mark.parametrize("unit", [1, 1000, 10**6, 10**9])
+def test_influxdb_is_told_the_unit_of_the_times(block, tmp_path, unit):
+    """Data in seconds, ms, us and ns have the same answers over the window that the plan counts."""
+    lines = (f"tide,location=north level={n} {(1749513600 + 30 * n) * unit}\n" for n in range(121))
+    (tmp_path / "data").write_text("".join(lines))
+    text = "SELECT mean(level) FROM tide WHERE time >= '{{start}}' AND time < '{{end}}' GROUP BY time(5m)"
+    (tmp_path / "q.yml").write_text(json.dumps({"window": "any 30m", "queries": [{"name": "a", "query": text}]}))
+    sides = read.read_file(PROJECT / "experiments/influxdb.yml")["variants"]
+    files = {"workload": {"file": str(tmp_path / "data")}, "queries": {"file": str(tmp_path / "q.yml")}}
+    record = block("dump", variants=sides, **files)
+    assert record["status"] == "ok"
+    assert record["duel"]["types"][0]["points"] > 0
+
+
 def test_a_query_that_returns_nothing_fails_the_block_with_its_name(block, tmp_path):
     """Its metric is in the data, but no host has that name."""
     path = tmp_path / "q.yml"

@@ -57,12 +57,13 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 		}
 	}
 	return s.judge(ctx, a.job.Sides, a.result, func(v *variant, i int) error {
-		if err := a.check(v, i); err != nil || s.countsTogether() {
-			return err
+		err := a.check(v, i)
+		if err == nil && !s.countsTogether() {
+			counters := s.record.Types[len(s.record.Types)-1].Counters
+			counters[v.Name] = grown(v.target, before[v.Name], s.bodies[v.Name])
+			err = v.rowsRead(queryType, before[v.Name], s.bodies[v.Name])
 		}
-		counters := s.record.Types[len(s.record.Types)-1].Counters
-		counters[v.Name] = grown(v.target, before[v.Name], s.bodies[v.Name])
-		return v.rowsRead(queryType, before[v.Name], s.bodies[v.Name])
+		return s.wrong.keep(v, err)
 	})
 }
 

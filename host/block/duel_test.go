@@ -150,6 +150,16 @@ func TestWhatAVariantDoesWrongInADuelIsItsOwn(t *testing.T) {
 			t.Errorf("%+v", b.Failures)
 		}
 	})
+	t.Run("queries of the user: all at once", func(t *testing.T) {
+		t.Parallel()
+		f := duels(t, "", "wrong=1")
+		f.Row.QueryTypes = types
+		for i, name := range types {
+			f.Plan.Queries.Types = append(f.Plan.Queries.Types, record.QueryType{Name: name, Own: fmt.Sprintf("q.yml:%d", 3+i)})
+		}
+		const answers = `: \d+ of \d+ answers to `
+		failed(t, fight(t, f), "duel", "exchange", `(?s)^q.yml:3`+answers+`.*\nq.yml:4`+answers)
+	})
 	t.Run("the others go on", func(t *testing.T) {
 		t.Parallel()
 		f := duels(t, "", "die=20", "")

@@ -24,10 +24,12 @@ type sitting struct {
 	countersRead time.Time            // when bodies were read
 	marks        map[string][]usage   // CPU at the edges of the last phase
 	turns        map[string]processes // of the variants that stand still while others are asked
+	wrong        faults
 }
 
 func (d *duel) sitting(index int) *sitting {
-	return &sitting{duel: d, index: index, bodies: map[string][]byte{}, marks: map[string][]usage{}}
+	return &sitting{duel: d, index: index, bodies: map[string][]byte{}, marks: map[string][]usage{},
+		wrong: faults{}}
 }
 
 // ask starts all variants, exchanges this sitting's share of every query type, and stops all.
@@ -44,6 +46,7 @@ func (s *sitting) ask(ctx context.Context) error {
 		}
 		steps = append(steps, func() error { return s.exchange(ctx, queryType, place) })
 	}
+	steps = append(steps, func() error { return s.all(s.wrong.of) })
 	if s.countsTogether() {
 		steps = append(steps, func() error { return s.countTogether(ctx, before) })
 	}
@@ -277,7 +280,7 @@ func (s *sitting) judge(ctx context.Context, sides []exchange.Side, result *exch
 	return s.all(func(v *variant) error {
 		i := indices(sides, []string{v.Name})[0]
 		if failure := result.Sides[i].Failure; failure != "" {
-			return v.noAnswer(ctx, failure)
+			return s.wrong.keepRefused(v, failure, v.noAnswer(ctx, failure))
 		}
 		return checks(v, i)
 	})

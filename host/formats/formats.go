@@ -23,10 +23,34 @@ import (
 
 // Sink counts the samples of lines. Numberless are values like NaN and null, which no database keeps; Escaped are
 // lines that TSBS's loader cannot send: it counts spaces and commas of Influx's lines, and knows no escapes.
+//
+// Precisions has a bit for each unit that a time of Influx's lines is in.
 type Sink struct {
 	Samples, Numberless, Escaped int64
+	Precisions                   Precision
 
 	Each func(*Sample) error // nil: it only counts
+}
+
+// Precision is a set of units of Influx's times.
+type Precision uint8
+
+// The units, as InfluxDB names them in ?precision=.
+const (
+	Nanoseconds Precision = 1 << iota
+	Microseconds
+	Milliseconds
+	Seconds
+)
+
+// Names are those of all units in the set.
+func (p Precision) Names() (names []string) {
+	for i, name := range []string{"ns", "u", "ms", "s"} {
+		if p&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Sample is one sample; nothing of it is valid beyond the call that gets it.
@@ -72,6 +96,26 @@ func FormatOf(line []byte) string {
 		}
 	}
 	return ""
+}
+
+// NoData says that a line holds no data: comments, and what `influx -import` runs before it reads data.
+func NoData(line []byte) bool {
+	if len(line) == 0 || line[0] == '#' {
+		return true
+	}
+	return line[0] == 'C' && (bytes.HasPrefix(line, []byte("CREATE DATABASE ")) ||
+		bytes.HasPrefix(line, []byte("CREATE RETENTION POLICY ")))
+}
+
+// InString says that a line ends within a string of Influx, which VictoriaMetrics' parser and ours do not read on.
+func InString(line []byte) bool {
+	quotes := 0
+	for i, c := range line {
+		if c == '"' && (i == 0 || line[i-1] != '\\') {
+			quotes++
+		}
+	}
+	return quotes%2 == 1
 }
 
 // Count counts the samples of the first lines of a file; of all if there are fewer.
@@ -144,9 +188,13 @@ func influxed() Parser {
 			return errors.New("no measurement with fields")
 		}
 		row := &rows.Rows[0]
-		s := Sample{MS: influxMS(row.Timestamp), Metric: row.Measurement, Labels: labels(row.Tags,
+		s := Sample{MS: to.influxMS(row.Timestamp), Metric: row.Measurement, Labels: labels(row.Tags,
 			func(tag *influx.Tag) (key, value string) { return tag.Key, tag.Value })}
 		for _, field := range row.Fields {
+			if math.IsNaN(field.Value) {
+				to.Numberless++
+				continue
+			}
 			s.Field, s.Series = field.Key, series^maphash.String(seed, field.Key)
 			if err := to.add(&s); err != nil {
 				return err
@@ -199,7 +247,7 @@ func numbers(to *Sink, line []byte, end int, series uint64) (done bool, err erro
 		return false, nil
 	}
 	metric, tags, _ := strings.Cut(textOf(line[:end]), ",")
-	s := Sample{MS: influxMS(unixes), Metric: metric, Labels: func(yield func(_, _ string) bool) {
+	s := Sample{MS: to.influxMS(unixes), Metric: metric, Labels: func(yield func(_, _ string) bool) {
 		for tag := range strings.SplitSeq(tags, ",") {
 			if key, value, _ := strings.Cut(tag, "="); key != "" && !yield(key, value) {
 				return
@@ -216,22 +264,23 @@ func numbers(to *Sink, line []byte, end int, series uint64) (done bool, err erro
 }
 
 // influxMS tells the unit of a timestamp by its size, as VictoriaMetrics does.
-func influxMS(at int64) int64 {
-	units, ms := influxUnit(at)
+func (to *Sink) influxMS(at int64) int64 {
+	units, ms, unit := influxUnit(at)
+	to.Precisions |= unit
 	return at / units * ms
 }
 
 // influxUnit says how many units are so many milliseconds: a unit is a nanosecond, ..., or a second.
-func influxUnit(at int64) (units, ms int64) {
+func influxUnit(at int64) (units, ms int64, unit Precision) {
 	switch {
 	case at >= 1e17:
-		return 1e6, 1
+		return 1e6, 1, Nanoseconds
 	case at >= 1e14:
-		return 1e3, 1
+		return 1e3, 1, Microseconds
 	case at >= 1e11:
-		return 1, 1
+		return 1, 1, Milliseconds
 	}
-	return 1, 1e3
+	return 1, 1e3, Seconds
 }
 
 // labels are the tags that have a key.

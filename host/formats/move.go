@@ -24,7 +24,7 @@ func Moved(to, line []byte, format string, ms int64) ([]byte, error) {
 	if err != nil {
 		return to, ErrUntimed
 	}
-	units, each := influxUnit(at)
+	units, each, _ := influxUnit(at)
 	at += ms * units / each
 	return strconv.AppendInt(append(to, line[:end]...), at, 10), nil
 }

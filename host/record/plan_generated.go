@@ -228,15 +228,16 @@ type Duel struct {
 }
 
 type Queries struct {
-	Solo     bool        `json:"solo"`
-	Workers  int         `json:"workers"`
-	Count    *int        `json:"count"`
-	Seconds  float64     `json:"seconds"`
-	MaxCount int         `json:"max_count"`
-	Cache    string      `json:"cache"`
-	Types    []QueryType `json:"types"`
-	Windowed []QueryType `json:"windowed"`
-	Alike    bool        `json:"alike"`
+	Values   map[string][]string `json:"values"`
+	Solo     bool                `json:"solo"`
+	Workers  int                 `json:"workers"`
+	Count    *int                `json:"count"`
+	Seconds  float64             `json:"seconds"`
+	MaxCount int                 `json:"max_count"`
+	Cache    string              `json:"cache"`
+	Types    []QueryType         `json:"types"`
+	Windowed []QueryType         `json:"windowed"`
+	Alike    bool                `json:"alike"`
 }
 
 type QueryType struct {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"compress/bzip2"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -35,6 +37,7 @@ type Dump struct {
 	Duplicates int64               `json:"duplicates"` // samples of the same series and time as the one before
 	Late       int64               `json:"late"`       // samples that are older than one before them in their series
 	Numberless int64               `json:"numberless"` // values like NaN and null, which no database keeps: no samples
+	Precision  []string            `json:"precision"`  // units of Influx's times, as InfluxDB names them
 	Names      []string            `json:"names"`      // of metrics; none if there are more than namesMost
 	Labels     map[string][]string `json:"labels"`     // the first values of each
 }
@@ -48,7 +51,7 @@ const (
 )
 
 // ReadDump reads a user's data once, - for stdin, and puts its lines into the cache, if every line is right.
-// The data may be packed with gzip or zstd.
+// The data may be packed with gzip, bzip2 or zstd.
 func ReadDump(ctx context.Context, path, cache string) (d *Dump, err error) {
 	in := os.Stdin
 	if path != "-" {
@@ -99,7 +102,7 @@ func (r *dumpReader) keep(ctx context.Context, in io.Reader, cache string) (*Dum
 		return nil, err
 	}
 	r.Samples, r.Numberless = r.sink.Samples, r.sink.Numberless
-	r.Plain = r.Format == "influx" && r.sink.Escaped == 0
+	r.Plain, r.Precision = r.Format == "influx" && r.sink.Escaped == 0, r.sink.Precisions.Names()
 	if len(r.names) <= namesMost {
 		r.Names = slices.Sorted(maps.Keys(r.names))
 	}
@@ -144,6 +147,8 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 		buffered := bufio.NewReaderSize(io.TeeReader(text, &all), 1<<16)
 		if text = buffered; isNative(buffered) {
 			text, err = newNatives(buffered)
+		} else if what := noText(buffered); what != "" {
+			return record.UserError("%s: %s", r.path, what)
 		}
 	}
 	if err != nil {
@@ -160,8 +165,8 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 	var parse formats.Parser
 	for scanned.Scan() {
 		r.number++
-		line := bytes.TrimSpace(scanned.Bytes())
-		if len(line) == 0 || line[0] == '#' {
+		line := bytes.TrimSpace(bytes.TrimPrefix(scanned.Bytes(), mark))
+		if formats.NoData(line) {
 			if r.asIs {
 				return errPackAnew
 			}
@@ -169,15 +174,20 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 		}
 		if parse == nil {
 			r.Format = formats.FormatOf(line)
-			if parse, err = formats.Of(r.Format); err != nil {
+			if parse, err = formats.Of(r.Format); err != nil && !formats.InString(line) {
 				return r.wrong("it is no line of Influx, of Prometheus' text, or of VictoriaMetrics' export in JSON; " +
 					"write one of these")
+			} else if err != nil {
+				return r.wrong(inString)
 			}
 		}
 		if err := parse(&r.sink, line); err != nil {
 			if !scanned.Scan() && scanned.Err() != nil { // the half of a line that is before a damage
 				r.number--
 				break
+			}
+			if r.Format == "influx" && formats.InString(line) {
+				return r.wrong(inString)
 			}
 			return r.wrong("broken line (%s): %.200v; mend or remove it", r.Format, err)
 		}
@@ -207,6 +217,31 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 	return errors.Join(to.Flush(), packed.Close())
 }
 
+const inString = "a string goes on in the next line, which InfluxDB takes, and VictoriaMetrics' parser, which reads " +
+	"the file, does not: write \\n in its place, or leave the field out"
+
+var mark = []byte("\xef\xbb\xbf") // of UTF-8, at the beginning of each of several files
+
+// noText names what is neither data nor packed in a way that is read, with what to do; "" of text.
+func noText(in *bufio.Reader) string {
+	head, _ := in.Peek(512)
+	for magic, name := range map[string]string{"\xfd7zXZ": "xz", "PK\x03\x04": "zip", "7z\xbc\xaf": "7-Zip",
+		"\x04\x22\x4d\x18": "lz4", "\xff\x06\x00\x00sNaPpY": "snappy", "Rar!": "rar"} {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return "it is packed with " + name + ": unpack it, or pack it with gzip or zstd"
+		}
+	}
+	switch {
+	case len(head) > 262 && string(head[257:262]) == "ustar":
+		return "it is a tar archive: take the file out of it"
+	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
+		return "it is UTF-16: save it as UTF-8"
+	case bytes.IndexByte(head, 0) >= 0:
+		return "it has bytes of 0, as UTF-16 without its first mark and what is no text have: save it as UTF-8"
+	}
+	return ""
+}
+
 // counted counts the bytes that are written to it.
 type counted int64
 
@@ -215,12 +250,14 @@ func (c *counted) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// unpacked looks at the first bytes: gzip, zstd, or plain text.
+// unpacked looks at the first bytes: gzip, bzip2, zstd, or plain text.
 func unpacked(in *bufio.Reader) (io.Reader, error) {
 	magic, _ := in.Peek(4)
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		return gzip.NewReader(in)
+	case bytes.HasPrefix(magic, []byte("BZh")):
+		return bzip2.NewReader(in), nil
 	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		return zstd.NewReader(in, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxWindow(1<<27))
 	}
@@ -238,7 +275,9 @@ func (r *dumpReader) add(s *formats.Sample) error {
 		r.Late++
 		return nil
 	case !known:
-		r.describe(s)
+		if err := r.describe(s); err != nil {
+			return err
+		}
 		if len(r.last) >= seriesMost {
 			return nil
 		}
@@ -247,24 +286,33 @@ func (r *dumpReader) add(s *formats.Sample) error {
 	return nil
 }
 
+var errNotUTF8 = errors.New("it is not UTF-8: save the file as UTF-8")
+
 // describe keeps the name and the labels of a new series. The line's bytes are not kept.
-func (r *dumpReader) describe(s *formats.Sample) {
+func (r *dumpReader) describe(s *formats.Sample) error {
 	name := s.Metric
 	if s.Field != "" {
 		name += "_" + s.Field
+	}
+	if !utf8.ValidString(name) {
+		return errNotUTF8
 	}
 	if len(r.names) <= namesMost {
 		r.names[strings.Clone(name)] = true
 	}
 	if len(r.last) >= describedMost {
-		return
+		return nil
 	}
 	for label, value := range s.Labels {
+		if !utf8.ValidString(label) || !utf8.ValidString(value) {
+			return errNotUTF8
+		}
 		values := r.Labels[label]
 		if len(values) < labelsMost && (values != nil || len(r.Labels) < labelsMost) && !slices.Contains(values, value) {
 			r.Labels[strings.Clone(label)] = append(values, strings.Clone(value))
 		}
 	}
+	return nil
 }
 
 // publish puts the lines into the cache under their hash: packed, since the same lines are packed alike.

@@ -189,3 +189,27 @@ func TestTheUsersLinesContinueTheDataLater(t *testing.T) {
 		t.Errorf("got %s, wanted %s", times, want)
 	}
 }
+
+// Any bytes are data, which are read back the same from the cache, or a sentence with the file's name.
+func FuzzAnyBytesAreDataOrASentence(f *testing.F) {
+	for _, text := range []string{influxLine, textLine, openLine, jsonLine, "# DDL\nCREATE DATABASE x\n" + influxLine,
+		"a b=nan 1749513600\n", "a b=\"c\nd\" 1\n", "\xef\xbb\xbf" + influxLine, "\xff\xfea\x00", "BZh91AY", "\x1f\x8b"} {
+		f.Add([]byte(text))
+	}
+	f.Add(zstdOf(influxLine))
+	f.Add(gzipped(jsonLine))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		d, cache, err := dumped(t, content)
+		if err != nil {
+			if !strings.Contains(err.Error(), "dump") || strings.ContainsRune(err.Error(), 0) {
+				t.Errorf("%q", err)
+			}
+			return
+		}
+		again, _, err := dumped(t, []byte(linesIn(t, cache, d)))
+		if err != nil || again.Key != d.Key || again.Samples != d.Samples || again.Series != d.Series ||
+			again.Start != d.Start || again.End != d.End {
+			t.Errorf("%v: %+v and %+v", err, d, again)
+		}
+	})
+}

@@ -14,11 +14,15 @@ import (
 	"github.com/VictoriaMetrics/VictoriaMetrics/lib/storage"
 )
 
-// isNative tells VictoriaMetrics' /api/v1/export/native by its first bytes: two times in ms, whose first byte is 0
-// for thousands of years, and no text has such a byte.
+// isNative tells VictoriaMetrics' /api/v1/export/native by its first bytes: two times, in half ms since the epoch, one
+// not before the other.
 func isNative(in *bufio.Reader) bool {
 	head, err := in.Peek(nativeHead)
-	return err == nil && bytes.IndexByte(head, 0) >= 0
+	if err != nil {
+		return false
+	}
+	begin, end := binary.BigEndian.Uint64(head), binary.BigEndian.Uint64(head[8:])
+	return begin <= end && end < 1<<52
 }
 
 const (

@@ -6,11 +6,9 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 
-	"github.com/VictoriaMetrics/metricsql"
 	"github.com/timescale/tsbs/pkg/query"
 
 	"tsduel/host/record"
@@ -51,9 +49,6 @@ func requestsOf(path, base string, of *record.QueryType) (requests []query.HTTP,
 			continue
 		}
 		method, at, _ := bytes.Cut(request, []byte{' '})
-		if err := parses(string(at)); err != nil {
-			return nil, record.UserError("%s: %s does not parse: %v; mend it there and start a new run", of.Own, of.Name, err)
-		}
 		requests = append(requests, query.HTTP{HumanLabel: []byte(of.Name), HumanDescription: []byte(of.Name),
 			Method: bytes.Clone(method), Path: bytes.Clone(at)})
 	}
@@ -64,16 +59,4 @@ func requestsOf(path, base string, of *record.QueryType) (requests []query.HTTP,
 		return nil, fmt.Errorf("%s has no requests of %s (%s)", path, of.Name, key)
 	}
 	return requests, nil
-}
-
-// parses says what is wrong with the PromQL or MetricsQL of a request; nothing of other languages.
-func parses(path string) error {
-	at, err := url.Parse(path)
-	if err != nil {
-		return err
-	}
-	if text := at.Query().Get("query"); text != "" {
-		_, err = metricsql.Parse(text)
-	}
-	return err
 }

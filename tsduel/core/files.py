@@ -1,8 +1,12 @@
 """Files that are whole or do not exist, also after kill -9, a power cut, or on a full disk."""
 
+import bz2
+import codecs
 import errno
 import gzip
+import io
 import json
+import lzma
 import os
 import secrets
 import shutil
@@ -74,6 +78,42 @@ def content(path: Path, most: int = MOST_BYTES) -> bytes:
 def text(path: Path) -> str:
     """Return the content of a file as text with plain ends of lines, and a mark for each byte that is none."""
     return content(path).decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+
+
+_PACKED = {b"PK\3\4": "zip", b"7z\xbc\xaf": "7-Zip", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+_UNPACK: dict[bytes, Any] = {b"\x1f\x8b": gzip, b"BZh": bz2, b"\xfd7zXZ": lzma}
+_TEXT_MOST = 1 << 28
+_MARKS = (
+    *((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be")),
+    *((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")),
+)
+
+
+def text_of(content: bytes, where: str) -> str:
+    """Return the text of a file as an editor may have saved it, with LF at the end of its lines.
+
+    Of a file that is packed with gzip, bzip2 or xz the text in it; a UserError says what else it is.
+    """
+    for magic, packing in _UNPACK.items():
+        if content.startswith(magic):
+            try:
+                content = packing.open(io.BytesIO(content)).read(_TEXT_MOST + 1)
+            except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+                raise UserError(f"{where}: it is packed, and damaged: {error}; make the file anew") from None
+    if len(content) > _TEXT_MOST:
+        raise UserError(f"{where}: it has more than {_TEXT_MOST >> 20} MiB; give a part of it")
+    for magic, name in _PACKED.items():
+        if content.startswith(magic):
+            raise UserError(f"{where}: it is packed with {name}; unpack it, or pack it with gzip")
+    mark, encoding = next((known for known in _MARKS if content.startswith(known[0])), (b"", "utf-8"))
+    try:
+        text = content[len(mark) :].decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{where}:{line}: not {encoding.upper()} at byte {error.start}; save it as UTF-8") from None
+    if "\0" in text:
+        raise UserError(f"{where}: it has bytes of 0, as UTF-16 without its first mark has; save it as UTF-8")
+    return text.replace("\r\n", "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from tsduel.core import defaults
+from tsduel.core import defaults, yamls
 
 INTERVAL = re.compile(r"^([1-9][0-9]*)(s|m|h)$")
 SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -158,16 +158,24 @@ class WorkloadAsked(Part):
         return self
 
 
+OWN_QUERIES = ("file", "log", "rules", "dashboard", "values")
+# `SET="queries.file="` takes the experiment's away.
+Unset = Annotated[str, BeforeValidator(lambda path: "" if path is None else path)]
+
+
 class QuerySettings(Part):
     """Queries of all parts and of the solo closed loop: clients, queries a type, state of the caches.
 
-    Without `count` the warm-up block finds it. `file`, `log` and `rules` are paths of files with the user's own
-    queries, which are then asked in place of TSBS's (docs/own-queries.md).
+    Without `count` the warm-up block finds it. `file`, `log`, `rules` and `dashboard` are paths of files with the
+    user's own queries, which are then asked in place of TSBS's, with `values` of their placeholders
+    (docs/own-queries.md).
     """
 
-    file: str = ""
-    log: str = ""
-    rules: str = ""
+    file: Unset = ""
+    log: Unset = ""
+    rules: Unset = ""
+    dashboard: Unset = ""
+    values: Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], BeforeValidator(yamls.texts)] = {}
     solo: bool = False
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     count: Annotated[int, Field(ge=1)] | None = None

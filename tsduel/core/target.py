@@ -32,7 +32,8 @@ class Target(Part):
     that fails the block. A database has settled when all `quiet` counters are 0 and the `still` counters do
     not change. A merge starts when the `before_merge` counters are 0; no merge without them. `ticks`: names
     that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion; "" without it.
-    `own_paths`: where lines of a user's format go (workload.file), by the format. `query_arguments`: what
+    `own_paths`: where lines of a user's format go (workload.file), by the format; `tells_precision`: with the unit of
+    their times, which others tell by their size. `query_arguments`: what
     TSBS's client adds to each query's address. To compare databases: `protocol`, in which data is written;
     `name_prefix`, before a field's name in answers; `windows`: which end of a window is the time of its point.
     `queues`: roles that acknowledge samples before they are stored: a load ends
@@ -60,6 +61,7 @@ class Target(Part):
     samples_per_row: int = 1
     write_path: str = ""
     own_paths: dict[str, str] = {}
+    tells_precision: bool = False
     immutable: str = ""
     protocol: str = ""
     name_prefix: str = ""

@@ -12,18 +12,39 @@ MOST = 1_000_000
 
 def load(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
     """Return what a text holds; a UserError names ``where`` with its line."""
+    first, *others = documents(text, where, loader) or [None]
+    if others:
+        raise UserError(f"{where}: it has {len(others) + 1} documents, with --- between them; write one")
+    return first
+
+
+def documents(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> list[Any]:
+    """Return what each document of a text holds; a UserError names ``where`` with its line."""
     try:
-        reader = loader(text)
-        node = reader.get_single_node()
-        if node and _size(node, {}) > MOST:
-            raise UserError(f"{where}: its aliases make more than {MOST:,} values of it; write out what is meant")
-        return reader.construct_document(node) if node else None
+        reader, found = loader(text), []
+        while reader.check_node():
+            node = reader.get_node()
+            if node and _size(node, {}) > MOST:
+                raise UserError(f"{where}: its aliases make more than {MOST:,} values of it; write out what is meant")
+            found.append(reader.construct_document(node))
+        return [document for document in found if document is not None]  # as behind a last ---
     except RecursionError:
         raise UserError(f"{where}: not YAML: it is nested too deeply; write less") from None
-    except (yaml.YAMLError, ValueError) as error:  # the latter for a date like 2025-13-45
+    except yaml.reader.ReaderError as error:
+        at = text.count("\n", 0, error.position) + 1
+        raise UserError(f"{where}:{at}: not YAML: it has the character {chr(error.character)!r}; remove it") from None
+    except (yaml.YAMLError, ValueError, AttributeError) as error:  # not only the first for !!timestamp 2025-13-45
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         raise UserError(f"{where}{line}: not YAML: {getattr(error, 'problem', error)}; mend this line") from None
+
+
+def texts(values: Any) -> Any:
+    """Return a mapping of lists with numbers as they are written, and one value as a list; anything else as it is."""
+    if not isinstance(values, dict):
+        return {} if values is None else values
+    lists = {name: given if isinstance(given, list | tuple) else [given] for name, given in values.items()}
+    return {name: tuple(map(str, given)) for name, given in lists.items()}
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:

@@ -3,12 +3,16 @@
 It is a run of one small block like any other, so what is refused here is what a run would refuse.
 """
 
+import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tsduel.core import caches
 from tsduel.core.errors import UserError
@@ -17,29 +21,41 @@ from tsduel.core.rundir import open_run
 from tsduel.core.wording import last_line
 from tsduel.question.experiments import find
 from tsduel.question.read import read_file
-from tsduel.workloads.own.query import read_text
+from tsduel.targets import databases
+from tsduel.workloads.own import grafana, rules
+from tsduel.workloads.own.query import documents, read_text
 from tsduel.workloads.tsbs.exchanges import read_exchanges, trimmed_mean
 
 STAGES = ("plan", "provision", "build", "run")
 _SMALL = (
-    *("design.blocks=1", "design.warmup_blocks=0", "design.spare_blocks=0", "design.load=duel", "settle.drain=false"),
+    *("design.blocks=1", "design.warmup_blocks=0", "design.spare_blocks=0", "settle.drain=false"),
+    *("queries.file=", "queries.log=", "queries.rules=", "queries.dashboard="),
     *("duel.seconds=0.02", "duel.least=8", "duel.fewest=4", "duel.longest_s=5", "duel.sittings=1"),
     *("duel.load_sittings=1", "duel.idle_s=0.1", "queries.max_count=100", "settle.polls=1"),
     *("workload.solo_scale=null", "mixed=null", "capacity=null"),
     *("noise.canary_pct=null", "noise.foreign_cpu_pct=null", "noise.steal_pct=null"),
 )
 _SCALE = "workload.scale=20"
+_HEAD = 1000  # characters, in which a file of top queries says what it is
 
 
 def kind_of(path: str) -> str:
-    """Return which of queries.file, queries.log and queries.rules a file is, by its content."""
+    """Return which of queries.file, .log, .rules and .dashboard a file is, by its content."""
     text = read_text(path, "QUERIES")
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    if any(line.startswith("groups:") for line in lines):
-        return "rules"
-    if not path.endswith((".yml", ".yaml")) and lines and (lines[0].lstrip()[0] == "{" or "/api/v1/query" in lines[0]):
+    line = next((line.strip() for line in text.split("\n") if line.strip() and line.lstrip()[0] != "#"), "")
+    is_yaml = path.endswith((".yml", ".yaml"))
+    if not is_yaml and ('"params"' in line or "/api/v1/query" in line or '"topBy' in text[:_HEAD]):
         return "log"
-    return "file"
+    if ('"expr' in text and grafana.is_dashboard(path, text)) or '"panels"' in text:
+        return "dashboard"
+    try:
+        if ("groups" in text or "rules" in text) and rules.groups_of(documents(path, text), path) is not None:
+            return "rules"
+    except UserError:
+        if is_yaml:
+            raise
+    is_json = not is_yaml and re.match(r'\{\s*("[^"]*"\s*:|$)', line) and '"queries"' not in text
+    return "log" if is_json else "file"
 
 
 def check(path: str, environment: Mapping[str, str]) -> tuple[str, bool]:
@@ -47,9 +63,11 @@ def check(path: str, environment: Mapping[str, str]) -> tuple[str, bool]:
 
     ``environment``: EXPERIMENT, BASELINE, CANDIDATE and SET as of a run; a UserError says what is wrong with the file.
     """
-    key = f"queries.{kind_of(path)}={Path(path).resolve()}"
-    own_data = "workload.file" in environment.get("SET", "") or _names_data(environment.get("EXPERIMENT", ""))
-    words = [environment.get("SET", ""), key, *_SMALL, *([] if own_data else [_SCALE])]
+    key = shlex.quote(f"queries.{kind_of(path)}={json.dumps(os.fspath(Path(path).resolve()), ensure_ascii=False)}")
+    asked = read_file(find(environment["EXPERIMENT"])) if environment.get("EXPERIMENT") else {}
+    own_data = "workload.file" in environment.get("SET", "") or _names_data(asked)
+    # Before the user's words, since not every database takes lines in turn.
+    words = [*_load(asked), environment.get("SET", ""), *_SMALL, key, *([] if own_data else [_SCALE])]
     with tempfile.TemporaryDirectory(prefix="tsduel-queries-") as made:
         run_dir = Path(made) / "results" / "check"
         run_dir.parent.mkdir()
@@ -65,14 +83,22 @@ def check(path: str, environment: Mapping[str, str]) -> tuple[str, bool]:
         }
         for stage in STAGES:
             code, sentence = _stage(stage, made, variables)
-            if code and not (run_dir / "raw").exists():
+            if code and not any(run_dir.glob("raw/*/*/block.json")):
                 raise UserError(sentence)
         return _table(run_dir)
 
 
-def _names_data(experiment: str) -> bool:
-    workload = read_file(find(experiment)).get("workload") if experiment else None
+def _names_data(asked: Mapping[str, Any]) -> bool:
+    workload = asked.get("workload")
     return isinstance(workload, dict) and bool(workload.get("file"))
+
+
+def _load(asked: Mapping[str, Any]) -> list[str]:
+    """Return how the small load is made: in turn, where the databases take lines over HTTP."""
+    sides = asked.get("variants")
+    names = [side.get("target") for side in sides.values() if isinstance(side, dict)] if isinstance(sides, dict) else []
+    targets = [databases()[name].target for name in names if name in databases()]
+    return ["design.load=solo" if any(not target.write_path for target in targets) else "design.load=duel"]
 
 
 def _stage(stage: str, directory: str, variables: Mapping[str, str]) -> tuple[int, str]:
@@ -123,7 +149,7 @@ def _verdict(record: DuelType, *, quiet: bool) -> str:
     if record.differences:
         return f"{record.differences} of {record.exchanges} answers differ"
     if not record.series:
-        return "agree, on nothing (an alert that is quiet)" if quiet else "both return nothing"
+        return "agree, on nothing" if quiet else "both return nothing"
     return "agree"
 
 

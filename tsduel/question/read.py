@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tsduel.core import hidden, yamls
+from tsduel.core import files, hidden, yamls
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Asked
 from tsduel.question import knobs, like, matrix, parameters, refusals
@@ -118,12 +118,10 @@ def read_file(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 def _mapping(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
     except OSError as error:
         raise unreadable(path, error.strerror) from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
-    data = yamls.load(text, str(path))
+    data = yamls.load(files.text_of(content, str(path)), str(path))
     if not isinstance(data, dict):
         raise UserError(f"{path}: an experiment is a mapping that starts with `name:`")
     return data

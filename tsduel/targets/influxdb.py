@@ -33,6 +33,7 @@ DATABASE = Database(
         },
         write_path="/write?db=benchmark",
         own_paths={"influx": "/write?db=benchmark"},
+        tells_precision=True,
         pprof="/debug/pprof",
         protocol="InfluxDB's line protocol",
         name_prefix="cpu_",

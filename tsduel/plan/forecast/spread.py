@@ -192,7 +192,7 @@ class Forecast:
             hopeless = to_go and all(spread.is_hopeless(blocks) for spread in spreads)
             parts.append(self._what_to_do(spreads) if hopeless else self._would_need(spreads))
         elif known := self.spreads:
-            scattered = f"if it scatters as the A/A run {self.source['run']} did"
+            scattered = f"if it scatters as {self.source['run']} did, {self.source['what']}"
             parts = [f"{scattered}, {blocks} blocks can show {self._can_show(known)}", self._would_need(known)]
         else:
             parts = [f"what {blocks} blocks can show is seen from {FROM_BLOCKS} blocks on"]

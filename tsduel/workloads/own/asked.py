@@ -9,7 +9,7 @@ from tsduel.core.metrics import MIX
 from tsduel.core.sections import QuerySettings, WorkloadAsked
 from tsduel.core.target import Target
 from tsduel.targets.database import FIELDS
-from tsduel.workloads.own import dump, logs, requests, rules, written
+from tsduel.workloads.own import dump, grafana, logs, requests, rules, written
 from tsduel.workloads.own.query import Asked, Query, unique
 from tsduel.workloads.own.requests import Data
 
@@ -32,27 +32,42 @@ class OwnType:
 
 def is_own(queries: QuerySettings) -> bool:
     """Whether the queries are the user's."""
-    return bool(queries.file or queries.log or queries.rules)
+    return bool(queries.file or queries.log or queries.rules or queries.dashboard)
+
+
+def language_of(target: Target) -> str:
+    """Return the language that a database is asked, as expression.examine names it."""
+    if target.answers == "prometheus":
+        return "promql" if target.query_form == "prometheus" else "metricsql"
+    return target.answers
 
 
 def data_of(workload: WorkloadAsked, target: Target) -> Data:
     """Return what the data of a workload hold in a database."""
     if found := dump.of(workload):
         span = (found.start_ms / 1000, found.end_ms / 1000)
-        return Data(*span, target.answers, metrics=found.names, labels=found.labels)
+        return Data(*span, language_of(target), metrics=found.names, labels=found.labels)
     prefix = "" if target.query_form == "prometheus" else target.name_prefix
     names = tuple(prefix + field for field in FIELDS) if target.answers == "prometheus" else ()
     start, end = (datetime.fromisoformat(time).timestamp() for time in (workload.start, workload.end))
-    return Data(start, end, target.answers, hosts=workload.scale, metrics=names)
+    return Data(start, end, language_of(target), hosts=workload.scale, metrics=names)
+
+
+_READERS = {"file": written.read, "log": logs.read, "rules": rules.read, "dashboard": grafana.read}
 
 
 def settled(queries: QuerySettings, data: Data) -> Asked:
     """Read all files, and check their queries against the data: a UserError names file and line."""
-    readers = ((queries.file, written.read, False), (queries.log, logs.read, True), (queries.rules, rules.read, True))
-    parts = [requests.settled(read(path), data, leave_out=few) for path, read, few in readers if path]
+    data = replace(data, values=queries.values)
+    paths = {key: getattr(queries, key) for key in _READERS}
+    parts = [
+        requests.settled(_READERS[key](path, data), data, leave_out=key != "file")
+        for key, path in paths.items()
+        if path
+    ]
     return Asked(
         unique(query for part in parts for query in part.queries),
-        {name: values for part in parts for name, values in part.values.items()},
+        {name: values for part in parts for name, values in part.values.items()} | queries.values,
         tuple(sentence for part in parts for sentence in part.left_out),
     )
 
@@ -64,12 +79,13 @@ def types(asked: Asked, data_of: Callable[[Query], Data], seed: int, most: int =
         data = data_of(query)
         filled = replace(data, values={**data.values, **asked.values})
         paths = tuple(requests.paths(query, filled, seed, most))
-        made.append(OwnType(query.name, query.where, paths, query.quiet, query.quiet))
+        is_quiet = query.quiet if len(asked.queries) > 1 else query.silent
+        made.append(OwnType(query.name, query.where, paths, query.quiet, is_quiet))
     if len(made) == 1:
         return tuple(made)
     drawn = requests.mix(asked.queries, [own.requests for own in made], seed, most)
-    quiet = [query.quiet for query in asked.queries]
-    return (OwnType(MIX, made[0].where, tuple(drawn), any(quiet), all(quiet)), *made)
+    quiet, silent = any(query.quiet for query in asked.queries), all(query.silent for query in asked.queries)
+    return (OwnType(MIX, made[0].where.rpartition(":")[0], tuple(drawn), quiet, silent), *made)
 
 
 def names(asked: Asked) -> tuple[str, ...]:

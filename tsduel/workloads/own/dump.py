@@ -9,8 +9,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,13 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tsduel.core import caches, defaults, files
+from tsduel.core import caches, files
 from tsduel.core.errors import UserError
-from tsduel.core.project import PROJECT
 from tsduel.core.sections import Shape, WorkloadAsked
 from tsduel.core.target import Target
 from tsduel.core.tsbs import DataFile
-from tsduel.core.wording import last_line, number_of
+from tsduel.core.wording import number_of
+from tsduel.workloads.own import agent
 
 SHAPE, USE_CASE = "workload.shape", "workload.use_case"
 CASES = ("devops", "iot")
@@ -40,7 +38,8 @@ _UNITS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_
 class Dump:
     """What is known of the data. Samples of the same series and time as the one before are `duplicates`.
 
-    `plain`: TSBS's own loader can send all lines. `labels`: the first values of each.
+    `plain`: TSBS's own loader can send all lines. `labels`: the first values of each. `precision`: units of Influx's
+    times.
     """
 
     path: str
@@ -57,6 +56,7 @@ class Dump:
     numberless: int
     names: tuple[str, ...]
     labels: dict[str, tuple[str, ...]]
+    precision: tuple[str, ...] = ()
 
     @property
     def key_name(self) -> str:
@@ -91,11 +91,12 @@ class Dump:
 
     def planned(self, target: Target) -> tuple[dict[str, Any], Target]:
         """Return the counts and the file of a planned workload, and the target that takes these lines."""
-        is_plain = self.plain and "InfluxDB" in target.protocol
+        told_unit = target.tells_precision and self.precision not in {(), ("ns",)}
+        is_plain = self.plain and "InfluxDB" in target.protocol and not told_unit
         name = target.data_format if is_plain else self.format
         data = (DataFile(format=name, key=self.key),)
         counted = {"lines": self.lines, "samples": self.samples, "data": data, "told": self.told}
-        path = target.own_paths[self.format]
+        path = target.own_paths[self.format] + (f"&precision={self.precision[0]}" if told_unit else "")
         counted["loader"] = "tsbs" if is_plain else "own"
         return counted, target.model_copy(update={"data_format": name, "write_path": path})
 
@@ -121,6 +122,14 @@ class Dump:
             yield (
                 f"{self.key_name}: {target.name} does not take lines of the format {self.format}; "
                 f"allowed: {', '.join(target.own_paths) or 'none'}"
+            )
+        if target.tells_precision and len(self.precision) > 1:
+            units = " and ".join(self.precision)
+            yield f"{self.key_name}: its times are in {units}, and {target.name} takes one unit: write all in ns"
+        if target.tells_precision and self.numberless:
+            yield (
+                f"{self.key_name}: {number_of(self.numberless, 'value')} like NaN, which {target.name} does not take: "
+                "remove them"
             )
         if outside := self.outside(flags, more_s):
             yield f"{self.key_name}: {outside}"
@@ -189,7 +198,7 @@ def made(shape: str) -> Dump:
 @functools.cache
 def generated(*words: str) -> Dump:
     """Have the agent read what TSBS generates, if the cache does not have it."""
-    command = [*_go("ansible/roles/build/files/tsbs"), _GENERATOR, "--format=influx", *words]
+    command = [*agent.go("ansible/roles/build/files/tsbs"), _GENERATOR, "--format=influx", *words]
     return _known("dump", "-", " ".join(words), USE_CASE, command)
 
 
@@ -220,9 +229,9 @@ def _known(verb: str, word: str, identity: str, path: str, feed: Sequence[str] =
     with contextlib.suppress(FileNotFoundError, ValueError):  # half of it is nothing
         dumps = json.loads(known.read_text())
     found = dumps.get(identity)
-    if not found or "labels" not in found or not (cache / "workload" / found["key"] / "data.zst.json").exists():
+    if not found or "precision" not in found or not (cache / "workload" / found["key"] / "data.zst.json").exists():
         caches.own(cache, os.environ)
-        found = json.loads(_agent(verb, word, str(cache.resolve()), feed=feed))
+        found = json.loads(agent.said(verb, word, str(cache.resolve()), feed=feed))
         known.parent.mkdir(parents=True, exist_ok=True)
         if identity:
             files.write(known, json.dumps({**dumps, identity: found}))
@@ -230,24 +239,5 @@ def _known(verb: str, word: str, identity: str, path: str, feed: Sequence[str] =
     fields = {name: found[name] for name in ("key", "format", "plain", *counts)}
     times = {"start_ms": found["start"], "end_ms": found["end"]}
     labels = {name: tuple(values) for name, values in found["labels"].items()}
-    return Dump(path, **fields, **times, names=tuple(found["names"] or ()), labels=labels)
-
-
-def _go(module: str) -> list[str]:
-    """Return the command that runs a program of a module of ours, which Go builds if it has changed."""
-    run = ("env", "CGO_ENABLED=0", "go", "run", "-C", str(PROJECT / module), "-mod=readonly")
-    return [str(PROJECT / "scripts/with-go"), defaults.GO_MINIMUM, "local", *run]
-
-
-def _agent(*words: str, feed: Sequence[str] = ()) -> str:
-    """Run the agent of this checkout; its stdout. Its mistakes are UserErrors."""
-    with contextlib.ExitStack() as stack:
-        fed = stack.enter_context(subprocess.Popen(feed, stdout=subprocess.PIPE)) if feed else None
-        command = [*_go("host"), ".", *words]
-        done = subprocess.run(command, stdin=fed.stdout if fed else None, capture_output=True, text=True, check=False)
-    if fed and fed.returncode:
-        raise UserError(f"{USE_CASE}: TSBS's generator failed (exit code {fed.returncode}): {shlex.join(feed)}")
-    if done.returncode:
-        said = [line.removeprefix("tsduel: ") for line in done.stderr.splitlines() if line.startswith("tsduel: ")]
-        raise UserError("\n".join(said) or f"the agent cannot be built: {last_line(done.stderr)}")
-    return done.stdout
+    names, precision = (tuple(found[name] or ()) for name in ("names", "precision"))
+    return Dump(path, **fields, **times, names=names, labels=labels, precision=precision)

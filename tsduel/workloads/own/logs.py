@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 from tsduel.core.errors import UserError
 from tsduel.core.wording import number_of
 from tsduel.workloads.own.query import Asked, Query, RefusedError, Template, read_text, span, unique
+from tsduel.workloads.own.requests import Data
 
 MOST = 15
 """Queries of a log with a type of their own."""
@@ -32,7 +33,7 @@ class _Request:
     times: int = 1
 
 
-def read(path: str) -> Asked:
+def read(path: str, _data: Data) -> Asked:
     """Return the queries of a log, weighed by how often they were asked, and what cannot be replayed."""
     text = read_text(path, "queries.log")
     found: list[_Request] = []
@@ -43,7 +44,7 @@ def read(path: str) -> Asked:
         lines = [(1, json.dumps(entry)) for entries in lists if isinstance(entries, list) for entry in entries]
         read_line = _top
     else:
-        lines = [(at, line.strip()) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
+        lines = [(at, line.strip()) for at, line in enumerate(text.split("\n"), 1) if line.strip()]
         read_line = _line
     for number, line in lines:
         try:
@@ -62,7 +63,7 @@ def read(path: str) -> Asked:
             f"/api/v1/status/top_queries, or lines like /api/v1/query_range?query=up&start=1749513600&end=1749517200"
             f"&step=60{'. ' + said[0] if said else ''}"
         )
-    return Asked(_grouped(found, path), left_out=said)
+    return Asked(_grouped(found, path), left_out=said, lost=sum(refused.values()))
 
 
 def _grouped(found: list[_Request], path: str) -> tuple[Query, ...]:
@@ -104,6 +105,8 @@ def _top(line: str, number: int) -> _Request:
 
 
 def _line(line: str, number: int) -> _Request:
+    if not line.startswith("{") and '{"' in line:  # behind what a container's log puts before it
+        line = line[line.index('{"') :]
     if not line.startswith("{"):
         return _path(line, number)
     entry = _json(line)
@@ -111,6 +114,11 @@ def _line(line: str, number: int) -> _Request:
         raise RefusedError("it is cut off, and no JSON")
     params = entry.get("params")
     if not isinstance(params, dict) or not params.get("query"):
+        parts = (part for value in entry.values() for part in (value.values() if isinstance(value, dict) else [value]))
+        texts = (part for part in parts if isinstance(part, str) and not part.startswith('{"log"'))
+        inner = next((text for text in texts if PATHS[0] in text or '"params"' in text), "")
+        if inner:  # of an access log in JSON, and of Docker's logs
+            return _line(inner.strip(), number)
         raise RefusedError("it has no params.query, and is no line of Prometheus' query log")
     begin, end = _time(params.get("start")), _time(params.get("end"))
     return _request(number, str(params["query"]), begin, end, _number(params.get("step") or 0))

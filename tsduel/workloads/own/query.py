@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,14 +10,14 @@ from typing import Any
 
 import yaml
 
-from tsduel.core import yamls
+from tsduel.core import files, yamls
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, MIX
 
 RESERVED = (MIX, GEOMEAN, ALL)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
+_NO_LETTER = re.compile(r"[^\w.-]")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdwy])")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,49}")
 
 
 @dataclass(frozen=True)
@@ -24,19 +25,22 @@ class Template:
     """One request before its placeholders are filled.
 
     `length_s`: of the range, 0 for an instant. `back_s`: how long before the end of the data it ends; None: anywhere.
+    `reach_s`: how far before its time it reads, once that is known.
     """
 
     text: str
     length_s: float = 0.0
     step_s: float = 60.0
     back_s: float | None = None
+    reach_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Query:
     """A query type of the user: `where` is its FILE:LINE. `weight`: its share of the mix; of a rule, queries a second.
 
-    `quiet`: all of its answers may be empty, as an alert's are while nothing is wrong.
+    `quiet`: all of its answers may be empty. `silent`: also where it is asked alone, or with silent ones only, as an
+    alert's are while nothing is wrong.
     """
 
     name: str
@@ -44,15 +48,21 @@ class Query:
     templates: tuple[Template, ...]
     weight: float = 1.0
     quiet: bool = False
+    silent: bool = False
 
 
 @dataclass(frozen=True)
 class Asked:
-    """All queries of an experiment, the values of its placeholders, and sentences on what was left out, and why."""
+    """All queries of an experiment, the values of its placeholders, and sentences on what was left out, and why.
+
+    `lost`: the weight of what was left out. `faults`: sentences for which the whole file is refused.
+    """
 
     queries: tuple[Query, ...] = ()
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    lost: float = 0.0
+    faults: tuple[str, ...] = ()
 
 
 class RefusedError(Exception):
@@ -76,7 +86,7 @@ def span(text: str) -> float:
 
 def named(name: object, where: str) -> str:
     """Check a name, which is also that of files."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in RESERVED:
+    if not isinstance(name, str) or not name or _plain(name) != name or name in RESERVED:
         raise UserError(
             f"{where}: {name!r} is no name of a query: letters, digits, _ . and -, at most 50, "
             f"and none of {', '.join(RESERVED)}"
@@ -84,26 +94,35 @@ def named(name: object, where: str) -> str:
     return name
 
 
+def _plain(text: str) -> str:
+    """Return what a name keeps of a text: letters of any script, digits, _ . and -, and 50 of these at most."""
+    kept = _NO_LETTER.sub(_marked, unicodedata.normalize("NFC", text))
+    return re.sub("-+", "-", kept).strip("-.")[:50].rstrip("-.")
+
+
+def _marked(match: re.Match[str]) -> str:
+    return match[0] if unicodedata.category(match[0])[0] == "M" else "-"
+
+
 def unique(queries: Iterable[Query]) -> tuple[Query, ...]:
-    """Make names of any text and give equal names a number."""
-    seen: dict[str, int] = {}
-    made = []
+    """Make names of any text, and give equal names a number."""
+    made: dict[str, Query] = {}
     for query in queries:
-        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", query.name).strip("-.")[:50] or "query"
-        seen[name] = seen.get(name, 0) + 1
-        number = f"-{seen[name]}" if seen[name] > 1 or name in RESERVED else ""
-        made.append(replace(query, name=name + number))
-    return tuple(made)
+        name = base = _plain(query.name) or "query"
+        number = 1
+        while name in made or name in RESERVED:
+            number += 1
+            name = f"{base}-{number}"
+        made[name] = replace(query, name=name)
+    return tuple(made.values())
 
 
 def read_text(path: str, key: str) -> str:
     """Return the text of a file that `key` of the experiment names."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = files.text_of(Path(path).read_bytes(), path)
     except OSError as error:
         raise UserError(f"{key}: {path}: {error.strerror}; give the path of a file") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
     if not text.strip():
         raise UserError(f"{path}: it is empty; {key} needs at least one query")
     return text
@@ -116,9 +135,11 @@ class _Lines(yaml.SafeLoader):
         return {**super().construct_mapping(node, deep=deep), None: node.start_mark.line + 1}
 
 
-def read_yaml(path: str, text: str) -> Any:
-    """Return what a YAML file holds, each mapping with its line under None."""
-    return yamls.load(text, path, _Lines)
+def documents(path: str, text: str) -> list[Any]:
+    """Return what the documents of a file of YAML or JSON hold, each mapping with its line under None."""
+    if text.lstrip()[:1] in {"{", "["}:
+        text = text.replace("\t", " ")  # as JSON may be indented, and YAML not
+    return yamls.documents(text, path, _Lines)
 
 
 def mapping(found: object, path: str, allowed: Sequence[str], what: str) -> dict[Any, Any]:

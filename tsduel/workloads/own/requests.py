@@ -1,10 +1,12 @@
 """Queries -> requests: placeholders filled and windows drawn from a seed, all inside the data's window."""
 
 import bisect
+import difflib
+import functools
 import itertools
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
@@ -20,6 +22,9 @@ MOST = 2000
 HOSTS = ("hostname", "host", "instance")
 """Labels of the user's data that `{{host}}` may stand for."""
 _TO_ESCAPE = re.compile(r"""["'`\\|\n]""")
+_IN_REGEX = re.compile(r"[][(){}*+?^$]")
+_PLAIN = re.compile(r"[^\W\d][\w:]*|:[\w:]*")
+_Drawn = Callable[[Sequence[str] | range, int], list[str]]
 _PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*(?::\s*(\d+)\s*)?\}\}")
 
 
@@ -27,7 +32,7 @@ _PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*(?::\s*(\d+)\s*)?\}\}")
 class Data:
     """The data that queries are over: its window in seconds since the epoch, and what placeholders are filled with.
 
-    `metrics`: all names that a query can select by; none if they are not known. `language`: prometheus or influxql.
+    `metrics`: all names that a query can select by; none if they are not known. `language`: that of expression.examine.
     `labels`: values that the data has of each label. `values`: those that the user gives.
     """
 
@@ -43,50 +48,83 @@ class Data:
 def settled(asked: Asked, data: Data, *, leave_out: bool) -> Asked:
     """Check every query against the data.
 
-    A UserError names file and line; with ``leave_out`` (logs and rules) such queries are left out and counted.
+    A UserError names file and line of all faults; with ``leave_out`` (logs, rules, dashboards) such queries are left
+    out and counted.
     """
-    data = replace(data, values={**data.values, **asked.values})
-    kept, refused = [], dict[str, list[Query]]()
+    data = replace(data, values={**asked.values, **data.values})
+    kept, refused = list[Query](), dict[str, list[Query]]()
+    known = _known(dict.fromkeys(template.text for query in asked.queries for template in query.templates), data)
     for query in asked.queries:
         templates = []
         for template in query.templates:
             try:
-                _check(template, data)
-                templates.append(template)
+                templates.append(_checked(template, known[template.text], data))
             except RefusedError as why:
-                if not leave_out:
-                    raise UserError(f"{query.where}: {query.name} {why}") from None
                 refused.setdefault(str(why), []).append(query)
         if templates:
             share = len(templates) / len(query.templates)
             kept.append(replace(query, templates=tuple(templates), weight=query.weight * share))
+    if not leave_out and (asked.faults or refused):
+        faults = [f"{query.where}: {query.name} {why}" for why, queries in refused.items() for query in queries]
+        raise UserError("\n".join(sorted([*asked.faults, *faults], key=_line)))
     left_out = [
         f"{queries[0].where}: {number_of(len(queries), 'request')} left out, {queries[0].name} first: it {why}"
-        for why, queries in refused.items()
+        for why, queries in sorted(refused.items(), key=lambda item: _line(item[1][0].where))
     ]
     if not kept:
         raise UserError(
             f"{asked.queries[0].where}: no query is left that this data can be asked: {'; '.join(left_out)}"
         )
+    if left_out or asked.lost:
+        weights = [sum(query.weight for query in queries) for queries in (kept, asked.queries)]
+        file = asked.queries[0].where.rpartition(":")[0]
+        share = weights[0] / (weights[1] + asked.lost)
+        told = f"{file}: the mix is {100 * share:.3g} % of what the file asks, {len(kept)} of its queries"
+        left_out.append(told)
     return replace(asked, queries=tuple(kept), left_out=(*asked.left_out, *left_out))
 
 
-def _check(template: Template, data: Data) -> None:
-    known = _known(template, data)
+def _line(sentence: str) -> int:
+    found = re.search(r":(\d+)", sentence)
+    return int(found[1]) if found else 0
+
+
+def _known(texts: Iterable[str], data: Data) -> dict[str, expression.Known]:
+    """Return what is known of queries; their placeholders are filled so often that each value which the user gives is.
+
+    Names that the data lack are part of `wrong`.
+    """
+    tried, known = dict[str, list[str]](), dict[str, expression.Known]()
+    for text in texts:
+        given = [len(data.values[match[1]]) for match in _PLACEHOLDER.finditer(text) if match[1] in data.values]
+        try:
+            tried[text] = [
+                _filled(text, data, functools.partial(_in_turn, at), (data.start, data.end))
+                for at in range(min(MOST, max(given, default=1)))
+            ]
+        except RefusedError as why:
+            known[text] = expression.Known(str(why))
+    one = expression.examine((each for filled in tried.values() for each in filled), data.language, data.metrics)
+    for text, filled in tried.items():
+        found = [one[each] for each in filled]
+        lacks = next((each.lacks for each in found if each.lacks), "")
+        near = difflib.get_close_matches(lacks, data.metrics, n=3, cutoff=0) if lacks else ()
+        names = f"it has {len(data.metrics)} names, like {', '.join(near)}"
+        told = f"reads {lacks}, which the data does not have; {names}" if lacks else ""
+        wrong = next((each.wrong for each in found if each.wrong), told)
+        known[text] = expression.Known(wrong, back_s=max(each.back_s for each in found))
+    return known
+
+
+def _checked(template: Template, known: expression.Known, data: Data) -> Template:
     if known.wrong:
         raise RefusedError(known.wrong)
-    unknown = [name for name in known.metrics if data.metrics and name not in data.metrics]
-    if unknown:
-        some = ", ".join(data.metrics[:3])
-        raise RefusedError(
-            f"reads {unknown[0]}, which the data does not have; it has {len(data.metrics)} names, like {some}"
-        )
-    reads_s = template.length_s + known.back_s[1]
-    if reads_s >= data.end - data.start:
+    if (reads_s := template.length_s + known.back_s) >= data.end - data.start:
         raise RefusedError(
             f"reads {reads_s:,.0f} s, and the data's window has {data.end - data.start:,.0f} s "
             "(workload.start, workload.end): make the one shorter or the other longer"
         )
+    return replace(template, reach_s=known.back_s)
 
 
 def paths(query: Query, data: Data, seed: int, most: int = MOST) -> list[str]:
@@ -109,11 +147,9 @@ def mix(queries: Sequence[Query], requests: Sequence[Sequence[str]], seed: int, 
 
 def _maker(template: Template, data: Data) -> Callable[[random.Random], str]:
     """Return what makes a request of a template: a window that lies in the data, and filled placeholders."""
-    known = _known(template, data)
     window = data.end - data.start
     # As much as is read must lie in the data, so that every request has the same work.
-    back_s = next((s for s in known.back_s if template.length_s + s < window), 0.0)
-    room = window - template.length_s - back_s
+    room = window - template.length_s - (template.reach_s if template.length_s + template.reach_s < window else 0.0)
     step_s = template.step_s if template.length_s else 1.0
 
     def make(draw: random.Random) -> str:
@@ -122,7 +158,7 @@ def _maker(template: Template, data: Data) -> Callable[[random.Random], str]:
         whole = end // step_s * step_s
         end = whole if whole >= data.end - room else end // 1
         begin = end - template.length_s
-        text = _filled(template.text, data, draw, (begin, end))
+        text = _filled(template.text, data, lambda values, count: _drawn(values, count, draw), (begin, end))
         if data.language == "influxql":
             return "GET /query?" + urlencode({"q": text})
         if template.length_s:
@@ -133,12 +169,7 @@ def _maker(template: Template, data: Data) -> Callable[[random.Random], str]:
     return make
 
 
-def _known(template: Template, data: Data) -> expression.Known:
-    any_values = random.Random("check")  # noqa: S311
-    return expression.examine(_filled(template.text, data, any_values, (data.start, data.end)), data.language)
-
-
-def _filled(text: str, data: Data, draw: random.Random, window: tuple[float, float]) -> str:
+def _filled(text: str, data: Data, drawn: _Drawn, window: tuple[float, float]) -> str:
     def value(match: re.Match[str]) -> str:
         name, count = match[1], int(match[2] or 1)
         if name in {"start", "end"} and name not in data.values:
@@ -147,7 +178,7 @@ def _filled(text: str, data: Data, draw: random.Random, window: tuple[float, flo
         values = _values(name, data)
         if not 0 < count <= len(values):
             raise RefusedError(f"wants {count} values of {match[0]}, and there are {len(values)}")
-        return "|".join(_drawn(values, count, draw))
+        return "|".join(drawn(values, count))
 
     return _PLACEHOLDER.sub(value, text)
 
@@ -158,13 +189,16 @@ def _values(name: str, data: Data) -> Sequence[str] | range:
     if name in {"host", "hosts"} and data.hosts:
         return range(data.hosts)
     if name == "metric" and data.metrics:
-        return data.metrics
-    # Values that a query would have to escape are left out.
+        plain = [metric for metric in data.metrics if _PLAIN.fullmatch(metric)]
+        return plain or [re.sub(r"([^\w:])|^(?=\d)", r"\\\1", metric) for metric in data.metrics]
+    # Values that a query would have to escape, or that mean something else in =~, are left out.
     for label in HOSTS if name in {"host", "hosts"} else (name,):
-        if values := [value for value in data.labels.get(label, ()) if not _TO_ESCAPE.search(value)]:
+        values = [value for value in data.labels.get(label, ()) if not _TO_ESCAPE.search(value)]
+        if values := [value for value in values if not _IN_REGEX.search(value)] or values:
             return values
     raise RefusedError(
-        f"has the placeholder {{{{{name}}}}} without values: write `values: {{{name}: [a, b]}}` in the file of queries"
+        f"has the placeholder {{{{{name}}}}} without values: write `values: {{{name}: [a, b]}}` into the file, "
+        f'or SET="queries.values.{name}=[a,b]"'
     )
 
 
@@ -172,4 +206,12 @@ def _drawn(values: Sequence[str] | range, count: int, draw: random.Random) -> li
     taken: dict[int, None] = {}
     while len(taken) < count:
         taken[int(draw.random() * len(values))] = None
-    return [f"host_{values[at]}" if isinstance(values, range) else values[at] for at in taken]
+    return [_written(values, at) for at in taken]
+
+
+def _in_turn(at: int, values: Sequence[str] | range, count: int) -> list[str]:
+    return [_written(values, (at + more) % len(values)) for more in range(count)]
+
+
+def _written(values: Sequence[str] | range, at: int) -> str:
+    return f"host_{values[at]}" if isinstance(values, range) else values[at]

@@ -3,32 +3,42 @@
 from typing import Any
 
 from tsduel.core.errors import UserError
-from tsduel.workloads.own.query import Asked, Query, Template, listed, mapping, named, read_text, read_yaml, seconds
+from tsduel.workloads.own import grafana
+from tsduel.workloads.own.query import Asked, Query, Template, documents, listed, mapping, named, read_text, seconds
+from tsduel.workloads.own.requests import Data
 
 _ALL, _EACH = ("queries", "values", "window", "step"), ("name", "query", "weight", "window", "step", "empty")
 _DEFAULT = {"window": "any 1h", "step": "1m"}
+_DEFAULT_S = 3600.0
 
 
-def read(path: str) -> Asked:
-    """Return the queries of a file; .yml and .yaml are YAML, anything else has one query a line."""
+def read(path: str, _data: Data) -> Asked:
+    """Return the queries of a file; .yml and .yaml are YAML, anything else has one query a line.
+
+    All of its faults are in `faults`.
+    """
     text = read_text(path, "queries.file")
-    if not path.endswith((".yml", ".yaml")):
-        lines = [(at, line.strip()) for at, line in enumerate(text.splitlines(), 1)]
-        asked = [(at, line) for at, line in lines if line and not line.startswith("#")]
-        if not asked:
+    if path.endswith((".yml", ".yaml", ".json")):
+        found = mapping((documents(path, text) or [None])[0], path, _ALL, "the file")
+        entries = listed(found.get("queries"), path, "queries:")
+        values = found.get("values") or {}
+    else:
+        lines = [(at, line.strip()) for at, line in enumerate(text.split("\n"), 1)]
+        entries = [{"name": f"line-{at}", "query": line, None: at} for at, line in lines if line and line[0] != "#"]
+        found, values = _DEFAULT, {}
+        if not entries:
             raise UserError(f"{path}: it has comments only; write one query a line")
-        return Asked(
-            tuple(_query({"name": f"line-{at}", "query": line, None: at}, _DEFAULT, path) for at, line in asked)
-        )
-    found = mapping(read_yaml(path, text), path, _ALL, "the file")
-    entries = [mapping(entry, path, _EACH, "a query") for entry in listed(found.get("queries"), path, "queries:")]
-    queries = tuple(_query(entry, found, path) for entry in entries)
-    names = [query.name for query in queries]
-    for query in queries:
-        if names.count(query.name) > 1:
-            raise UserError(f"{query.where}: the name {query.name} is there twice; give each query its own")
-    values = found.get("values", {})
-    return Asked(queries, _values(values, path) if values else {})
+    queries, faults = dict[str, Query](), list[str]()
+    for entry in entries:
+        try:
+            query = _query(mapping(entry, path, _EACH, "a query"), found, path)
+        except UserError as error:
+            faults.append(str(error))
+            continue
+        if query.name in queries:
+            faults.append(f"{query.where}: the name {query.name} is there twice; give each query its own")
+        queries[query.name] = query
+    return Asked(tuple(queries.values()), _values(values, path) if values else {}, faults=tuple(faults))
 
 
 def _values(found: Any, path: str) -> dict[str, tuple[str, ...]]:
@@ -54,7 +64,7 @@ def _query(entry: dict[Any, Any], common: dict[str, Any], path: str) -> Query:
         raise UserError(f"{where}: weight {weight!r} of {name} is no number above 0")
     step_s = seconds(entry.get("step", common.get("step", _DEFAULT["step"])), where)
     window = entry.get("window", common.get("window", ""))
-    template = Template(text.strip(), step_s=step_s)
+    template = Template(grafana.filled(text.strip(), step_s, _DEFAULT_S), step_s=step_s)
     if window:
         place, _, length = str(window).partition(" ")
         if place not in {"any", "last"} or not length:
@@ -62,5 +72,13 @@ def _query(entry: dict[Any, Any], common: dict[str, Any], path: str) -> Query:
                 f"{where}: window {window!r}: write `any 1h` for anywhere in the data, `last 1h` for its end"
             )
         length_s = seconds(length.strip().removesuffix("of the data").strip(), where)
-        template = Template(text.strip(), length_s, step_s, 0.0 if place == "last" else None)
-    return Query(name, where, (template,), float(weight), quiet=bool(entry.get("empty", False)))
+        text = grafana.filled(text.strip(), step_s, length_s)
+        template = Template(text, length_s, step_s, 0.0 if place == "last" else None)
+    if variables := grafana.variables(template.text):
+        (shown, variable), *_ = variables.items()
+        raise UserError(
+            f"{where}: {name} has {shown}, a variable of Grafana: write {{{{{variable}}}}}, and `values: {{{variable}: "
+            "[a, b]}` in this file where the data have no such label"
+        )
+    may_be_empty = bool(entry.get("empty", False))
+    return Query(name, where, (template,), float(weight), quiet=may_be_empty, silent=may_be_empty)

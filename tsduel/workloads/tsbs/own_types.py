@@ -13,10 +13,9 @@ from tsduel.core.sections import QuerySettings, WorkloadAsked
 from tsduel.core.target import Target
 from tsduel.core.tsbs import QueryType
 from tsduel.workloads.own import asked as own
-from tsduel.workloads.own import expression
 from tsduel.workloads.own.asked import OwnType
 from tsduel.workloads.own.query import Query
-from tsduel.workloads.own.requests import Data
+from tsduel.workloads.own.requests import MOST, Data
 
 FILE = "requests.txt.gz"
 """In plan/: a line for each request of the user's queries: the key of its type, its method, its path."""
@@ -50,17 +49,16 @@ def _made(
     windows: dict[str, Callable[[Query], Data]] = {"": lambda _: data}
     if upgrades:
         windows |= _windows(workload, data)
-    return {name: own.types(asked, data_of, queries.seed) for name, data_of in windows.items()}, asked.left_out
+    most = min(MOST, queries.max_count)
+    types = {name: own.types(asked, data_of, queries.seed, most) for name, data_of in windows.items()}
+    return types, asked.left_out
 
 
 def _windows(workload: WorkloadAsked, data: Data) -> dict[str, Callable[[Query], Data]]:
     """Return the windows of an upgrade: a quarter to three quarters of each range in either, and the new one."""
 
     def half(query: Query) -> Data:
-        reach_s = 0.75 * max(
-            template.length_s + expression.examine(template.text, data.language).back_s[1]
-            for template in query.templates
-        )
+        reach_s = 0.75 * max(template.length_s + template.reach_s for template in query.templates)
         reach_s = reach_s or _INSTANT_REACH_S
         return replace(data, start=data.end - reach_s, end=data.end + reach_s)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from tsduel.core import plan as planned
 from tsduel.core.metrics import METRICS, MIX, Metric
-from tsduel.core.sections import Rates, WorkloadAsked
+from tsduel.core.sections import OWN_QUERIES, Rates, WorkloadAsked
 from tsduel.core.tsbs import Alone, Continued, DataFile, Mixed, Queries, QueryType, Workload
 from tsduel.core.wording import number_of
 from tsduel.targets import Database, databases
@@ -158,8 +158,7 @@ class TsbsPlanned(Planned):
             and workload.model_dump(
                 exclude={"data", "seed", "estimated_bytes", "alone", "file", "shape", "told", "loader"}
             ),
-            "queries": queries
-            and queries.model_dump(exclude={"types", "seed", "max_count", "file", "log", "rules", "left_out"}),
+            "queries": queries and queries.model_dump(exclude={"types", "seed", "max_count", "left_out", *OWN_QUERIES}),
             "types": sorted(plan.query_types),
             "duel": plan.duel and plan.duel.model_dump(exclude={"most_differences", "counters"}),
             "settle": plan.settle and plan.settle.model_dump(exclude={"timeout_s"}),
