@@ -1,10 +1,12 @@
 """Snapshots of /metrics: sums of counters, and a missing name is no error."""
 
 import gzip
+import json
 
 import pytest
 
 from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
 from tsduel.core.target import Counter
 from tsduel.targets import databases
 from tsduel.workloads.tsbs.exposition import OURS, difference, edge, parse_snapshots, read_snapshots
@@ -96,6 +98,35 @@ def test_growth_since_metrics_that_could_not_be_read_is_unknown():
     begin, end = snapshots(text)
     assert difference(begin, end, "slow_inserts") is None
     assert difference(begin, end, "major_faults") == 3
+
+
+EXPORTERS = json.loads((PROJECT / "tests/data/exposition.json").read_text())
+
+
+@pytest.mark.parametrize("case", EXPORTERS, ids=lambda case: case["exporter"].split(",")[0])
+def test_what_exporters_write_is_read_exactly(case, tmp_path):
+    """Times, exemplars, escapes, tabs and blanks harm no sum, at an edge and in a tick; Go reads the same file."""
+    wanted = {str(at): Counter(name=one["name"], labels=one["labels"]) for at, one in enumerate(case["sums"])}
+    sums = {str(at): one["sum"] for at, one in enumerate(case["sums"]) if one["sum"] is not None}
+    path = tmp_path / "metrics.prom.gz"
+    # Twice: what was seen before takes the short way.
+    path.write_bytes(
+        gzip.compress(f"# snapshot 1 edge load end\n{case['text']}\n# snapshot 2 tick\n{case['text']}".encode())
+    )
+    edge_, tick = read_snapshots(path, wanted)
+    assert edge_.values == sums
+    assert tick.values == sums
+
+
+@pytest.mark.parametrize(
+    "line", ["a_total 5 later", "a_total 5 6 7", 'a_total{x="1} 5', "a_total", "a_total{x=1} 5", "a_total x"]
+)
+def test_a_line_that_is_no_sample_is_an_error_of_an_edge_only(line):
+    """No number is read of it: what stands last may be a time."""
+    wanted = {"a": Counter(name="a_total"), "b": Counter(name="b")}
+    assert [s.values for s in parse_snapshots(f"# snapshot 1 tick\n{line}\nb 1\n", wanted)] == [{"b": 1}]
+    with pytest.raises(UserError, match="cannot be read"):
+        list(parse_snapshots(f"# snapshot 1 edge load end\n{line}\nb 1\n", wanted))
 
 
 def test_what_is_no_number_or_no_utf8_is_left_out(tmp_path):

@@ -101,6 +101,21 @@ def test_whatever_ends_the_terminal_ends_the_run(project, terminal, how):
     assert "all blocks are run" in project.run()
 
 
+def test_a_driver_that_go_has_ended_is_a_defect_of_ours(project, terminal):
+    """Its exit code is not that of a user's mistake, its stack is shown, and the run can resume."""
+    project.plan(**SHORT)
+    shown = terminal(RUN, project.run_dir, FAKE_LOAD_S="3600")
+    shown.until("the whole run")
+    wait_for(project.loads)
+    os.kill(control.local_driver(project.run_dir, project.env).pid, signal.SIGABRT)
+    assert shown.wait() == 1
+    seen = " ".join(shown.seen.lines)
+    assert "SIGABRT: abort" in seen
+    assert "the driver has crashed; its stack is above" in seen
+    wait_for(lambda: not project.alive())
+    assert "all blocks are run" in project.run()
+
+
 def test_a_screen_that_breaks_does_not_end_the_run(project, terminal):
     """run.log has the error; the blocks run, and the program's last words are shown."""
     project.plan(variants={"baseline": BROKEN, "candidate": BINARY}, **SHORT)

@@ -151,12 +151,12 @@ func (l *clients) letGo() {
 	ended := make(chan *client)
 	for _, c := range l.all {
 		at := machine.Instant{Client: c.pid, At: l.agreed.UnixNano() + int64(c.ahead*1e9)}
-		go func() {
+		go record.Caught(func() {
 			c.err = c.on.LetGo(at, &c.ran)
 			ended <- c
-		}()
+		})()
 	}
-	go func() {
+	go record.Caught(func() {
 		for range l.all {
 			if c := <-ended; l.failed == nil && (c.err != nil || c.ran.Exit.Code != 0) {
 				l.failed = c
@@ -164,7 +164,7 @@ func (l *clients) letGo() {
 			}
 		}
 		close(l.ended)
-	}()
+	})()
 }
 
 // exit is, of clients that have ended, the first failed one's code, the CPU of all, and when the last one ended by
@@ -307,7 +307,7 @@ func (r *rates) runClients(ctx context.Context, job openloop.Job) (results []*op
 			for i, on := range r.clients {
 				c := &remotes[i]
 				at := machine.Instant{Client: c.number, At: agreed.UnixNano() + int64(c.ahead*1e9)}
-				looping.Go(func() { c.err = on.Loop(at, &c.looped) })
+				looping.Go(record.Caught(func() { c.err = on.Loop(at, &c.looped) }))
 			}
 			return agreed, nil
 		}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tsduel/host/bound"
 	"tsduel/host/formats"
 	"tsduel/host/machine"
 	"tsduel/host/noise"
@@ -173,6 +174,9 @@ func (f *frame) decided() bool { return f.block.Void != "" || len(f.alive()) < 2
 // blame records a variant's fault and ends its servers. It returns any other error as it is.
 func (f *frame) blame(v *variant, err error) error {
 	broken, ok := errors.AsType[*fault](err)
+	if theirs, wrong := errors.AsType[bound.Theirs](err); wrong {
+		broken, ok = &fault{message: theirs.Error()}, true
+	}
 	if !ok {
 		return err
 	}

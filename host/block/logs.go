@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tsduel/host/bound"
 	"tsduel/host/proc"
 	"tsduel/host/scrape"
 )
@@ -23,18 +25,21 @@ var (
 	goFailure = regexp.MustCompile("^panic: |^fatal error: |rror|^zstd: ")
 )
 
-// lines shows each line of the files that is not blank; files that do not exist have none.
+// lines shows each line of the files that is not blank, up to bound.Line of it; files that do not exist have none.
 func lines(see func(string), paths ...string) {
 	for _, path := range paths {
 		file, err := os.Open(path)
 		if err != nil {
 			continue
 		}
-		for reader := bufio.NewReaderSize(file, 1<<16); err == nil; {
-			var line []byte
-			if line, err = reader.ReadBytes('\n'); len(bytes.TrimSpace(line)) > 0 {
+		var line []byte
+		reader, within := bufio.NewReaderSize(file, bound.Line), false
+		for err == nil || errors.Is(err, bufio.ErrBufferFull) {
+			line, err = reader.ReadSlice('\n')
+			if !within && len(bytes.TrimSpace(line)) > 0 {
 				see(string(line))
 			}
+			within = err != nil
 		}
 		_ = file.Close()
 	}
@@ -97,27 +102,32 @@ func (s *server) quietLog() error {
 	return s.variant.equal("server_log", 0, count, "%s", wrong)
 }
 
-// clientWords are the line of a client's output before the stack that Go prints, else its last line.
-func clientWords(paths ...string) string {
-	var texts [][]byte
-	for _, path := range paths {
-		text, _ := os.ReadFile(path)
-		texts = append(texts, text)
+// goWords are the line of an output before the stack that Go prints, else its last line.
+type goWords struct{ failed, last string }
+
+func (g *goWords) see(line string) {
+	if g.last = line; g.failed == "" && goFailure.MatchString(line) {
+		g.failed = line
 	}
-	return wordsOf(texts...)
+}
+
+func (g *goWords) String() string { return scrape.OneLine(cmp.Or(g.failed, g.last, "it said nothing")) }
+
+// clientWords are those of a client's output.
+func clientWords(paths ...string) string {
+	var words goWords
+	lines(words.see, paths...)
+	return words.String()
 }
 
 func wordsOf(texts ...[]byte) string {
-	var failed, last string
+	var words goWords
 	for line := range bytes.Lines(bytes.Join(texts, []byte("\n"))) {
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		if last = string(line); failed == "" && goFailure.Match(line) {
-			failed = last
+		if len(bytes.TrimSpace(line)) > 0 {
+			words.see(string(line))
 		}
 	}
-	return scrape.OneLine(cmp.Or(failed, last, "it said nothing"))
+	return words.String()
 }
 
 func exitWords(code int) string {

@@ -26,6 +26,8 @@ func TestLastWords(t *testing.T) {
 		{"level=ERROR msg=\"no storage\"\nlevel=INFO msg=bye\n", "level=ERROR msg=\"no storage\""},
 		{"T\tinfo\tone\nT\tinfo\ttwo\n", "T info two"},
 		{"", "it said nothing"},
+		{strings.Repeat("x", 1<<20) + "\nT\tinfo\ttwo\n", "T info two"},
+		{"panic: " + strings.Repeat("x", 1<<20), "panic: " + strings.Repeat("x", 393)},
 	} {
 		log := filepath.Join(t.TempDir(), "001.partial", "server.log")
 		check(t, os.MkdirAll(filepath.Dir(log), 0o755), os.WriteFile(log, []byte(c[0]), 0o644))

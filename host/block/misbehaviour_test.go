@@ -15,6 +15,7 @@ import (
 // component if it is known.
 func TestMisbehaviour(t *testing.T) {
 	const solo = record.Solo
+	exchanged := func(p *record.Plan) { p.Duel.Enabled = true }
 	for _, c := range []struct {
 		who, wrong, part, phase, sentence string
 		change                            func(*record.Plan)
@@ -29,6 +30,15 @@ func TestMisbehaviour(t *testing.T) {
 		{"server", "hang-metrics", solo, "settle",
 			"the database did not settle within 4 s: its counters cannot be read at http://127.0.0.1:",
 			func(p *record.Plan) { p.Settle.TimeoutS, scrape.Timeout = 4, 4*time.Second }},
+		{"server", "flood-metrics", solo, "settle", "^the counters of the server cannot be read: " +
+			"GET http://127.0.0.1:.*/metrics: an answer of more than 64 MiB, and tsduel reads no more$", nil},
+		{"server", "broken-metrics", solo, "settle", "^the counter vm_rows of /metrics cannot be read: .*: vm_rows{",
+			func(p *record.Plan) { p.Targets["fake"].Counters["merges"] = record.Counter{Name: "vm_rows"} }},
+		{"adapter", "yes >&2", solo, "stop", "^fake/size: an output of more than 64 MiB, and tsduel reads no more$", nil},
+		{"server", "flood-query", "duel", "exchange",
+			`^operation \d+ \(/.*\): answers at once of more than 1024 MiB, and tsduel reads no more; `, exchanged},
+		{"server", "twice", "duel", "exchange",
+			`^operation \d+ \(/.*\): more than one answer came to one operation; behind it stands "HTTP/1.1 200 OK`, exchanged},
 		{"server", "merging", solo, "settle", "the database did not settle within 4 s: 1 still to do",
 			func(p *record.Plan) { p.Settle.TimeoutS = 4 }},
 		{"server", "drop", solo, "settle", `the database stored 0 samples of 480 \(vm_rows_added_to_storage_total\)`, nil},
@@ -63,6 +73,8 @@ func TestMisbehaviour(t *testing.T) {
 			switch c.who {
 			case "server":
 				spec.Plan.Variants[1].Components[0].Env["FAKE_MODE"] = c.wrong
+			case "adapter": // of the candidate, whose number is drawn
+				first(t, spec, "size", `[[ $DB_DATA_DIR != */loaded/01/* ]] || { `+c.wrong+`; }`)
 			case "loader":
 				first(t, spec, "load", "export "+c.wrong)
 			default:

@@ -175,16 +175,16 @@ func (p *profiler) read(ctx context.Context, work string, expect time.Duration,
 				e := p.entry(v.Name, work, s.role, kind)
 				entries = append(entries, e)
 				if kind == "cpu" {
-					reading.Go(func() { e.windows(ctx, at+"profile", expect, over) })
+					reading.Go(record.Caught(func() { e.windows(ctx, at+"profile", expect, over) }))
 					continue
 				}
 				before := e.fetch(ctx, at+kind+"?gc=1", 0)
-				reading.Go(func() {
+				reading.Go(record.Caught(func() {
 					<-over
 					if after := e.fetch(ctx, at+kind+"?gc=1", 0); e.Why == "" {
 						e.blame(e.sum.Grown(before, after))
 					}
-				})
+				}))
 			}
 		}
 	}

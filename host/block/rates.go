@@ -269,13 +269,13 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	alive, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, server := range r.servers {
-		go func() {
+		go record.Caught(func() {
 			select {
 			case <-server.process.Ended():
 				cancel() // nothing will be answered any more
 			case <-alive.Done():
 			}
-		}()
+		})()
 	}
 	s.listen(r.servers...)
 	results, totals, clients, failed := r.runClients(alive, job)
@@ -299,6 +299,9 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	answered := 0
 	for i, result := range results {
 		stream := job.Streams[i]
+		if result.Wrong != "" {
+			return nil, nil, nil, faultf("%s; %s", result.Wrong, lastWords(r.queryServer()))
+		}
 		kept := record.RateStream{Operation: operation(stream), Rate: stream.Rate, Operations: result.Operations,
 			Connections: stream.Connections * job.Of, ResponseNS: percentiles(result.Response),
 			ServiceNS: percentiles(result.Service), LatenessNS: percentiles(result.Lateness)}

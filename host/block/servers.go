@@ -14,8 +14,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"tsduel/host/bound"
 	"tsduel/host/machine"
 	"tsduel/host/proc"
 	"tsduel/host/record"
@@ -39,6 +41,7 @@ type server struct {
 	on                       machine.Machine
 	process                  *machine.Process
 	hidden                   *record.Hidden
+	flood                    atomic.Pointer[fault] // it has sent more than is read
 }
 
 // verb is one call of a database's adapter: scripts/targets/DB/NAME, or that of the database whose adapter it takes.
@@ -105,6 +108,8 @@ func (s *server) ask(ctx context.Context, patience time.Duration, name string, e
 		return "", cmp.Or(ctx.Err(), err)
 	}
 	switch {
+	case answer.Flood:
+		return "", bound.More(bound.Counters, s.variant.Target+"/"+name+": an output")
 	case answer.Late:
 		return "", faultf("%s/%s did not return within %v", s.variant.Target, name, patience)
 	case answer.Code != 0:
@@ -194,13 +199,16 @@ func (s *server) kernel() (c proc.Counters, err error) {
 	return c, err
 }
 
-// counters are the server's own: the text of /metrics, or the answer of its adapter.
+// counters are the server's own: the text of /metrics, or the answer of its adapter. Of too much of it died tells.
 func (s *server) counters(ctx context.Context) (text []byte, err error) {
 	if s.metrics != "" {
 		text, err = scrape.Fetch(ctx, s.metrics)
 	} else {
 		answer, failed := s.ask(ctx, scrape.Timeout, "metrics")
 		text, err = []byte(answer), failed
+	}
+	if _, much := errors.AsType[bound.Theirs](err); much {
+		s.flood.Store(&fault{message: fmt.Sprintf("the counters of the %s cannot be read: %v", s.role, err)})
 	}
 	if s.hidden != nil { // a server may show its flags there
 		text = []byte(s.hidden.Mask(string(text)))
@@ -272,9 +280,12 @@ func (all servers) first(takes func(*server) bool) *server {
 	return &server{} // none is up yet
 }
 
-// died is the fault of a server that has ended by itself; nil while all run.
+// died is the fault of a server that has ended by itself, or that floods us; nil while all run.
 func (all servers) died() error {
 	for _, s := range all {
+		if flood := s.flood.Load(); flood != nil {
+			return flood
+		}
 		if !s.process.Alive() {
 			return faultf("the %s (pid %d) died: %s%s", s.role, s.process.Pid, lastWords(s), s.variant.outOfMemory())
 		}
@@ -331,9 +342,6 @@ func (all servers) sameProcess() error {
 	return nil
 }
 
-// usage is what each component of a variant has used, by role: ns of CPU, or bytes.
-type usage map[string]int64
-
 func (all servers) cpu() (usage, error) {
 	by := usage{}
 	for _, s := range all {
@@ -372,19 +380,4 @@ func (all servers) spent() usage {
 		by[s.role] = int64(exit.User + exit.System)
 	}
 	return by
-}
-
-func (u usage) sum() (sum int64) {
-	for _, used := range u {
-		sum += used
-	}
-	return sum
-}
-
-func (u usage) since(before usage) usage {
-	grown := usage{}
-	for role, used := range u {
-		grown[role] = used - before[role]
-	}
-	return grown
 }

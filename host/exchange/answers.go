@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tsduel/host/bound"
 )
 
 // tolerance is the relative difference of two equal values: sums may be in another order.
@@ -127,17 +130,26 @@ func parsePrometheus(body []byte, _ *Operation) (*answer, error) {
 		parsed.series = map[string][]point{"{}": one}
 		return parsed, err
 	}
-	var list []prometheusSeries
-	if err := json.Unmarshal(data.Result, &list); err != nil {
-		return nil, fmt.Errorf("the answer's result is no list of series: %w", err)
+	parsed.series = map[string][]point{}
+	// One series after the other: all of a list of {} would take 20 times its bytes.
+	list := json.NewDecoder(bytes.NewReader(data.Result))
+	begin, err := list.Token()
+	if begin != json.Delim('[') {
+		err = cmp.Or(err, errors.New("it does not begin with ["))
 	}
-	parsed.series = make(map[string][]point, len(list))
-	for _, series := range list {
+	for err == nil && list.More() {
+		var series prometheusSeries
+		if err = list.Decode(&series); err != nil {
+			break
+		}
 		key := keyOf(series.Metric)
 		if _, twice := parsed.series[key]; twice {
 			return nil, fmt.Errorf("the answer has series %s twice", key)
 		}
 		parsed.series[key] = append(series.Values, series.Value...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the answer's result is no list of series: %w", err)
 	}
 	return parsed, nil
 }
@@ -152,7 +164,7 @@ func keyOf(tags map[string]string) string {
 
 // counted returns the series and points of an answer; 0 of one that cannot be read, and of a batch's.
 func (s *side) counted(i int) (series, points int) {
-	if s.Answers == "" {
+	if s.Answers == "" || len(s.bodies[i]) > bound.Parsed {
 		return 0, 0
 	}
 	whole, err := formats[s.Answers].parse(s.bodies[i], &s.operations[i])
@@ -169,6 +181,9 @@ func (s *side) counted(i int) (series, points int) {
 func differ(a, b *side, i int) string {
 	if b.Level == Data || b.Level == Whole && equalBut(b.Volatile, a.bodies[i], b.bodies[i]) {
 		return ""
+	}
+	if most := max(len(a.bodies[i]), len(b.bodies[i])); most > bound.Parsed {
+		return fmt.Sprintf("one has %d MiB, and from %d MiB on only bytes are compared", most>>20, bound.Parsed>>20)
 	}
 	sides, both := [2]*side{a, b}, [2]*answer{}
 	for n, s := range sides {

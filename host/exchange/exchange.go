@@ -126,6 +126,7 @@ type side struct {
 	bodies     [][]byte
 	ns         []int64
 	errs       []error
+	room       *Room // of the answers of a burst
 }
 
 const (
@@ -144,11 +145,11 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 	read := inOrder(job.Read, len(sides))
 	for _, i := range read {
 		s := &side{Side: job.Sides[i], tally: &result.Sides[i],
-			bodies: make([][]byte, burst), ns: make([]int64, burst), errs: make([]error, burst)}
+			bodies: make([][]byte, burst), ns: make([]int64, burst), errs: make([]error, burst), room: NewRoom(burst)}
 		urls := strings.Split(s.URL, ",")
 		s.inFlight = max(1, job.InFlight)
 		for i := range s.inFlight * len(urls) {
-			c, err := Dial(ctx, urls[i%len(urls)], job.Timeout)
+			c, err := Dial(ctx, urls[i%len(urls)], job.Timeout, s.room)
 			if err != nil {
 				return nil, err
 			}
@@ -175,6 +176,12 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, s := range sides {
+		if err := Quiet(ctx, s.workers); err != nil && s.tally.Failure == "" {
+			s.tally.Failure = err.Error()
+		}
+	}
+	result.Stopped = cmp.Or(result.Stopped, stopped(sides))
 	for i := range sides {
 		if after[i] != (Used{}) { // else its processes have ended
 			result.Sides[i].Used = Used{after[i].CPU - before[i].CPU, after[i].Instructions - before[i].Instructions}
@@ -247,8 +254,10 @@ func (job *Job) run(ctx context.Context, sides []*side, t *turnKeeper, result *R
 		}
 		size := 0
 		for _, s := range sides {
-			for _, body := range s.bodies {
-				size += cap(body)
+			for i, body := range s.bodies {
+				if size += cap(body); int64(cap(body)) > s.room.keep {
+					s.bodies[i] = nil
+				}
 			}
 			for i, err := range s.errs[:operations] {
 				if err != nil && s.tally.Failure == "" {
@@ -318,10 +327,11 @@ func stopped(sides []*side) string {
 func (s *side) ask(ctx context.Context, operations []Operation) {
 	asking := slices.Clone(s.workers[:s.inFlight])
 	s.workers = append(s.workers[s.inFlight:], asking...)
+	s.room.clear()
 	var next atomic.Int64
 	work := func(c *Conn) {
 		for i := next.Add(1) - 1; i < int64(len(operations)); i = next.Add(1) - 1 {
-			c.body = s.bodies[i]
+			c.body, c.taken = s.bodies[i], 0 // earlier answers are held until the next burst
 			s.bodies[i], s.errs[i] = c.Do(ctx, &operations[i])
 			s.ns[i] = c.ns
 			if s.errs[i] != nil {
@@ -335,7 +345,7 @@ func (s *side) ask(ctx context.Context, operations []Operation) {
 	}
 	var all sync.WaitGroup
 	for _, c := range asking {
-		all.Go(func() { work(c) })
+		all.Go(record.Caught(func() { work(c) }))
 	}
 	all.Wait()
 }

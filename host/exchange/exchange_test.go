@@ -275,7 +275,7 @@ func TestAServerThatDiesIsNamedAndAConnectionGivenUpIsMadeAnew(t *testing.T) {
 func TestAConnectionThatTheServerClosedWhileItWasIdleIsMadeAnewForABatchToo(t *testing.T) {
 	server := breaking(t, "candidate", 2, 0)
 	answering := steady(t, "candidate")
-	c, err := Dial(t.Context(), server.URL, time.Minute)
+	c, err := Dial(t.Context(), server.URL, time.Minute, NewRoom(1))
 	must(t, err)
 	defer c.Close()
 	if _, err := c.socket.Read(make([]byte, 1)); err != io.EOF {
@@ -285,9 +285,10 @@ func TestAConnectionThatTheServerClosedWhileItWasIdleIsMadeAnewForABatchToo(t *t
 	if _, err := c.Do(t.Context(), batch); err == nil || c.socket != nil {
 		t.Errorf("a batch was sent twice over a connection that broke: %v", err)
 	}
+	c.host = strings.TrimPrefix(breaking(t, "candidate", 1, 0).URL, "http://")
 	must(t, c.connect(t.Context()))
 	_, _ = c.socket.Read(make([]byte, 1))
-	c.quiet, c.host = time.Now().Add(-time.Minute), strings.TrimPrefix(answering.URL, "http://")
+	c.host = strings.TrimPrefix(answering.URL, "http://")
 	if _, err := c.Do(t.Context(), batch); err != nil {
 		t.Error(err)
 	}

@@ -65,11 +65,11 @@ func (l Load) Run(ctx context.Context, out io.Writer) error {
 	begin := time.Now()
 	fmt.Fprint(out, loadHead)
 	for n := range l.Workers {
-		workers.Go(func() {
+		workers.Go(record.Caught(func() {
 			if err := l.work(ctx, l.URLs[n%len(l.URLs)], batches, &samples, &rows); err != nil {
 				cancel(err)
 			}
-		})
+		}))
 	}
 	ended := make(chan struct{})
 	go l.report(out, begin, &samples, &rows, ended)
@@ -100,7 +100,7 @@ func (l Load) work(ctx context.Context, url string, batches <-chan exchange.Oper
 	if err != nil {
 		return err
 	}
-	conn, err := exchange.Dial(ctx, url, l.Timeout)
+	conn, err := exchange.Dial(ctx, url, l.Timeout, exchange.NewRoom(1))
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (l Load) work(ctx context.Context, url string, batches <-chan exchange.Oper
 		samples.Add(sink.Samples)
 		rows.Add(int64(batch.Lines))
 	}
-	return nil
+	return exchange.Quiet(ctx, []*exchange.Conn{conn})
 }
 
 // report writes a line a second until the load has ended.

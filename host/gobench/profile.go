@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"tsduel/host/bound"
 	"tsduel/host/profiles"
 	"tsduel/host/record"
 )
@@ -71,7 +72,7 @@ func profileVariant(ctx context.Context, spec *record.Spec, variant, dir string)
 			return nil, err
 		}
 		for i, kind := range spec.Plan.GoBench.Profile {
-			text, err := os.ReadFile(filepath.Join(single, kind))
+			text, err := bound.File(filepath.Join(single, kind), bound.Profile, "a profile")
 			if err != nil {
 				return nil, err
 			}

@@ -38,7 +38,7 @@ func unpacked(path string) (feed *os.File, wait func() error, err error) {
 		return nil, nil, errors.Join(err, file.Close())
 	}
 	done := make(chan error, 1)
-	go func() {
+	go record.Caught(func() {
 		_, err := io.Copy(in, unpack)
 		unpack.Close()
 		_, _ = file.Close(), in.Close()
@@ -48,7 +48,7 @@ func unpacked(path string) (feed *os.File, wait func() error, err error) {
 			err = fmt.Errorf("unpack %s: %w", path, err)
 		}
 		done <- err
-	}()
+	})()
 	return feed, func() error { _ = feed.Close(); return <-done }, nil
 }
 
@@ -86,7 +86,7 @@ func (h *clients) Hold(c Held, pid *int) error {
 		return err
 	}
 	client := &process{began: make(chan time.Time, 1), fed: fed}
-	go func() {
+	go record.Caught(func() {
 		defer close(client.began)
 		first := make([]byte, 1<<12)
 		n, _ := output.Read(first)
@@ -94,7 +94,7 @@ func (h *clients) Hold(c Held, pid *int) error {
 		_, _ = out.Write(first[:n])
 		_, _ = io.Copy(out, output)
 		_, _ = out.Close(), output.Close()
-	}()
+	})()
 	name := c.Argv[0]
 	c.Argv = append([]string{"-c", `kill -STOP $$; exec "$BASH" "$0" "$@"`}, c.Argv...)
 	if client.Process, err = execute(c.Command, feed, stdout, complaints, c.Complaints); err != nil {
@@ -167,11 +167,11 @@ func (h *clients) Prime(job openloop.Job, number *int) error {
 			return time.Time{}, ctx.Err()
 		}
 	}
-	go func() {
+	go record.Caught(func() {
 		defer close(c.ended)
 		c.looped.CPUs = len(proc.Allowed())
 		c.looped.Results, c.looped.Totals, c.err = openloop.Run(h.ctx, job)
-	}()
+	})()
 	select {
 	case <-ready:
 	case <-c.ended:

@@ -13,10 +13,13 @@ import (
 	"net/rpc/jsonrpc"
 	"os"
 	"reflect"
+	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"tsduel/host/bound"
 	"tsduel/host/openloop"
 	"tsduel/host/proc"
 	"tsduel/host/record"
@@ -119,18 +122,23 @@ func serve(conn net.Conn, s *service, hangUp context.CancelFunc) {
 		panic(err)
 	}
 	// Not in gob, which cannot tell a pointer to 0 from nil.
-	server.ServeCodec(jsonrpc.NewServerCodec(watched{conn, hangUp}))
+	server.ServeCodec(jsonrpc.NewServerCodec(watched{conn, hangUp, nil}))
 }
 
-// watched is a connection whose other side has to send something within silence. Else it calls lost.
+// watched is a connection whose other side has to send something within silence. Else it calls lost. came counts what
+// has come since the last whole reply, unless it is nil.
 type watched struct {
 	net.Conn
 	lost func()
+	came *atomic.Int64
 }
 
 func (w watched) Read(p []byte) (n int, err error) {
 	if err = w.SetReadDeadline(time.Now().Add(silence)); err == nil {
 		n, err = w.Conn.Read(p)
+	}
+	if w.came != nil && w.came.Add(int64(n)) > bound.Reply {
+		n, err = 0, bound.More(bound.Reply, "a reply") // encoding/json forgets an error that comes with bytes
 	}
 	if err != nil {
 		w.lost()
@@ -148,6 +156,7 @@ type There struct {
 	rpc  *rpc.Client
 	ctx  context.Context
 	lose context.CancelCauseFunc
+	came atomic.Int64 // bytes since the last whole reply
 
 	reaching sync.Mutex
 	silent   time.Duration // the longest time to an answer of Reach
@@ -182,9 +191,10 @@ func Borrow(ctx context.Context, lent *record.Lent, host string) (*There, contex
 		return nil, ctx, failed(err)
 	}
 	bounded, lose := context.WithCancelCause(ctx)
-	t := &There{Host: host, rpc: jsonrpc.NewClient(watched{conn, func() {}}), ctx: bounded, lose: lose}
+	t := &There{Host: host, ctx: bounded, lose: lose}
+	t.rpc = jsonrpc.NewClient(watched{conn, func() {}, &t.came})
 	t.programsThere, t.disksThere, t.conditionsThere, t.clientsThere = t.ask, t.ask, t.ask, t.ask
-	go func() {
+	go record.Caught(func() {
 		for clock := time.Tick(aliveEvery); ; {
 			select {
 			case <-bounded.Done():
@@ -194,7 +204,7 @@ func Borrow(ctx context.Context, lent *record.Lent, host string) (*There, contex
 				_ = t.Reach()
 			}
 		}
-	}()
+	})()
 	return t, bounded, nil
 }
 
@@ -256,6 +266,7 @@ func (t *There) ask(method string, args, reply any) error {
 	call := t.rpc.Go("Machine.Call", Call{method, packed}, &answer, make(chan *rpc.Call, 1))
 	select {
 	case <-call.Done:
+		t.came.Store(0)
 	case <-t.ctx.Done():
 		return context.Cause(t.ctx)
 	}
@@ -322,7 +333,13 @@ type Answer struct {
 	Code  int
 }
 
-func (s *service) Call(c Call, answer *Answer) error {
+func (s *service) Call(c Call, answer *Answer) (err error) {
+	defer func() { // net/rpc would end the program
+		if mistake := recover(); mistake != nil {
+			debug.PrintStack()
+			err = record.Defect(" in "+c.Method, mistake)
+		}
+	}()
 	method := reflect.ValueOf(s).MethodByName(c.Method)
 	if !method.IsValid() {
 		return fmt.Errorf("there is no method %s here", c.Method)
@@ -337,7 +354,6 @@ func (s *service) Call(c Call, answer *Answer) error {
 			answer.Code = stop.Code
 		}
 	}
-	var err error
 	answer.Reply, err = json.Marshal(reply.Interface())
 	return err
 }

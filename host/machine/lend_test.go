@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
+	"tsduel/host/bound"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
@@ -290,6 +291,50 @@ func TestMachineLost(t *testing.T) {
 	wantStop(t, context.Cause(ctx), record.ExitFailed, "host2 does not answer any more")
 	check(t, there.FreePort(Ports{From: 20000}, new(int)) != nil && p.Alive(), "it counts as ended")
 	soon(t, "it still runs", func() bool { return gone(p.Pid) })
+}
+
+// So does a machine whose reply has no end, or that says what nobody has asked.
+func TestMachineFloods(t *testing.T) {
+	defer func(usual int64) { bound.Reply = usual }(bound.Reply)
+	bound.Reply = 4 << 20
+	for begin, reply := range map[string]string{`{"id":0,"result":{"Reply":"`: "x", " ": `{"id":99,"result":{}}`} {
+		lent, l := listening(t)
+		config, err := secured(lent.Token, l.Addr().String(), driver)
+		must(t, err)
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			flood := tls.Server(conn, config)
+			for text, ok := begin, admit(flood); ok; ok = err == nil {
+				_, err = io.WriteString(flood, text)
+				text = strings.Repeat(reply, 1<<12)
+			}
+			_ = conn.Close()
+		}()
+		_, ctx := borrow(t, lent)
+		<-ctx.Done()
+		wantStop(t, context.Cause(ctx), record.ExitFailed, "host2 does not answer any more (a reply of more than 4 MiB")
+	}
+}
+
+// A program that prints without end is ended, on any machine.
+func TestRunFlood(t *testing.T) {
+	defer func(usual int64) { bound.Counters = usual }(bound.Counters)
+	bound.Counters = 1 << 20
+	lent, _ := lending(t, time.Minute)
+	there, _ := borrow(t, lent)
+	defer there.HangUp()
+	onBoth(t, there, func(t *testing.T, m Machine) {
+		for _, prints := range []string{"yes", "yes >&2 & yes", "head -c 1100000 /dev/zero"} {
+			output := ask(t, m.Run, Command{Argv: []string{"-c", prints}, Scratch: "/test", Patience: time.Minute})
+			check(t, output.Flood && len(output.Out)+len(output.Err) == 0, prints, output.Flood, output.Late, len(output.Out))
+		}
+		output := ask(t, m.Run, Command{Argv: []string{"-c", "head -c 1000000 /dev/zero"}, Scratch: "/test",
+			Patience: time.Minute})
+		check(t, !output.Flood && len(output.Out) == 1_000_000, output.Flood, len(output.Out))
+	})
 }
 
 // So does a machine that says nothing.

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tsduel/host/bound"
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
@@ -187,20 +188,44 @@ func (h *programs) Run(c Command, output *Output) error {
 	}
 	bounded, cancel := context.WithTimeout(h.ctx, c.Patience)
 	defer cancel()
-	exit, err := p.Wait(bounded)
-	if err != nil {
-		if killed := p.Kill(); killed != nil {
-			return killed
+	for looking := time.NewTicker(floodEvery); ; {
+		select {
+		case <-p.Ended():
+			looking.Stop()
+			exit, _ := p.Wait(h.ctx)
+			if output.Code = exit.Code; flooded(files) {
+				output.Flood = true
+				return nil
+			}
+			output.Out, err = os.ReadFile(files[0].Name())
+			if err == nil {
+				output.Err, err = os.ReadFile(files[1].Name())
+			}
+			return err
+		case <-looking.C:
+			output.Flood = flooded(files)
+		case <-bounded.Done():
+			output.Late = true
 		}
-		output.Late = true
-		return h.ctx.Err()
+		if output.Flood || output.Late {
+			looking.Stop()
+			return cmp.Or(p.Kill(), h.ctx.Err())
+		}
 	}
-	output.Code = exit.Code
-	output.Out, err = os.ReadFile(files[0].Name())
-	if err == nil {
-		output.Err, err = os.ReadFile(files[1].Name())
+}
+
+// floodEvery is how often the size of an output is looked at: a program prints up to 50 MB meanwhile.
+const floodEvery = 10 * time.Millisecond
+
+// flooded says that files have grown beyond what is read. They lie in memory.
+func flooded(files [2]*os.File) bool {
+	size := int64(0)
+	for _, file := range files {
+		if info, err := file.Stat(); err == nil {
+			size += info.Size()
+		}
 	}
-	return err
+	return size > bound.Counters
 }
 
 // memory makes a file in memory. It can be read by its name while it is open.

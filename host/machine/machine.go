@@ -83,11 +83,12 @@ type (
 		Log       string        // its output is appended there
 		Patience  time.Duration // of Run
 	}
-	// Output is the result of Run. Late means that Patience was over, and the command was killed.
+	// Output is the result of Run. Late means that Patience was over, and Flood that more came than is read; the
+	// command was killed.
 	Output struct {
-		Code     int
-		Out, Err []byte
-		Late     bool
+		Code        int
+		Out, Err    []byte
+		Late, Flood bool
 	}
 	// Span is the time from an edge until now, with servers of these pids.
 	Span struct {
@@ -159,11 +160,11 @@ func Start(m Machine, c Command) (*Process, error) {
 	if err := m.Start(c, &p.Pid); err != nil {
 		return nil, err
 	}
-	go func() {
+	go record.Caught(func() {
 		if m.Await(p.Pid, &p.exit) == nil {
 			close(p.ended)
 		}
-	}()
+	})()
 	return p, nil
 }
 

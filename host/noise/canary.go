@@ -47,7 +47,7 @@ func spinAll() float64 {
 	begin := time.Now()
 	var all sync.WaitGroup
 	for range proc.Allowed() {
-		all.Go(func() {
+		all.Go(record.Caught(func() {
 			x := uint64(88172645463325252)
 			for range spins {
 				x ^= x << 13
@@ -55,7 +55,7 @@ func spinAll() float64 {
 				x ^= x << 17
 			}
 			kept.Add(x)
-		})
+		}))
 	}
 	all.Wait()
 	return since(begin)

@@ -87,7 +87,7 @@ func Add(clients ...[]*Result) (sums []*Result) {
 				*total += count
 			}
 			sum.Lines += r.Lines
-			sum.Failure = cmp.Or(sum.Failure, r.Failure)
+			sum.Failure, sum.Wrong = cmp.Or(sum.Failure, r.Failure), cmp.Or(sum.Wrong, r.Wrong)
 			sum.Response.Merge(r.Response.Histogram)
 			sum.Service.Merge(r.Service.Histogram)
 			sum.Lateness.Merge(r.Lateness.Histogram)

@@ -9,6 +9,7 @@
 package openloop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"tsduel/host/bound"
 	"tsduel/host/exchange"
 	"tsduel/host/proc"
 	"tsduel/host/record"
@@ -31,7 +33,8 @@ import (
 // Result is the result of a stream. Response has the waiting times of the operations that were never started.
 type Result struct {
 	record.Operations
-	Lines int64 // of batches that were answered
+	Lines int64  // of batches that were answered
+	Wrong string // the first error of what came that is no overload, but the server's fault (bound.Theirs)
 	// Response: from the intended start to the end of the answer. Service: from the start to the end of
 	// the answer. Lateness: from the intended start, or the moment when a connection became free, to the start.
 	Response, Service, Lateness Times
@@ -136,16 +139,21 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 			s.last = begin.Add(s.starts[n-1] + job.Patience)
 		}
 		for _, c := range s.conns {
-			working.Go(func() { s.work(ctx, c) })
+			working.Go(record.Caught(func() { s.work(ctx, c) }))
 		}
 	}
 	worked := make(chan struct{})
-	watching.Go(func() { results = job.watch(streams, results, worked) })
+	watching.Go(record.Caught(func() { results = job.watch(streams, results, worked) }))
 	working.Wait()
 	close(worked)
 	watching.Wait()
 	results = Add(results, take(streams))
 	totals.Elapsed = time.Since(begin)
+	for i, s := range streams {
+		if err := exchange.Quiet(ctx, s.conns); err != nil {
+			results[i].Wrong = cmp.Or(results[i].Wrong, err.Error())
+		}
+	}
 	after, _ := proc.CPU(os.Getpid())
 	totals.ClientCPU = after - cpu
 	for _, s := range streams {
@@ -190,14 +198,15 @@ func (s *stream) prepare(ctx context.Context, planned Stream, reading *sync.Wait
 	s.result = newResult()
 	s.result.Planned = len(s.starts)
 	urls := strings.Split(planned.URL, ",") // of replicas, which share the connections
+	room := exchange.NewRoom(planned.Connections)
 	for i := range planned.Connections {
-		c, err := exchange.Dial(ctx, urls[i%len(urls)], planned.Timeout)
+		c, err := exchange.Dial(ctx, urls[i%len(urls)], planned.Timeout, room)
 		if err != nil {
 			return err
 		}
 		s.conns = append(s.conns, c)
 	}
-	reading.Go(func() { s.read(ctx) })
+	reading.Go(record.Caught(func() { s.read(ctx) }))
 	select {
 	case <-ready:
 	case <-ctx.Done():
@@ -257,24 +266,29 @@ func (s *stream) read(ctx context.Context) {
 // work sends operations over one connection, until all are sent or the time is over.
 func (s *stream) work(ctx context.Context, c *exchange.Conn) {
 	for {
-		operation, intended, due := s.lead(ctx)
+		operation, intended, due := s.lead(ctx, c)
 		if !due {
 			return
 		}
 		start := time.Now()
 		s.started(intended, start)
-		body, err := c.Do(ctx, &operation)
+		body, err := c.Send(ctx, &operation)
 		end := time.Now()
 		empty := false
 		if err == nil && s.empty != nil {
 			empty, err = s.empty(body)
 		}
+		c.Release()
 		s.done(intended, start, end, operation.Lines, empty, err)
 	}
 }
 
+// lookAhead is how long before a start its connection is looked at. Behind the schedule there is no time for it.
+const lookAhead = 20 * time.Microsecond
+
 // lead waits for the next intended start. Meanwhile the other workers wait for their turn.
-func (s *stream) lead(ctx context.Context) (operation exchange.Operation, intended time.Time, due bool) {
+func (s *stream) lead(ctx context.Context, c *exchange.Conn) (operation exchange.Operation, intended time.Time,
+	due bool) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	if s.next == len(s.starts) || ctx.Err() != nil {
@@ -293,6 +307,10 @@ func (s *stream) lead(ctx context.Context) (operation exchange.Operation, intend
 		return operation, intended, false
 	}
 	s.next++
+	if time.Until(intended) > lookAhead {
+		s.spun += wait(ctx, intended.Add(-lookAhead))
+		c.Look()
+	}
 	s.spun += wait(ctx, intended)
 	return operation, intended, true
 }
@@ -335,6 +353,9 @@ func (s *stream) done(intended, start, end time.Time, lines int, empty bool, err
 	if err != nil {
 		if s.result.Failed++; s.result.Failure == "" {
 			s.result.Failure = err.Error()
+		}
+		if theirs, ok := errors.AsType[bound.Theirs](err); ok {
+			s.result.Wrong = cmp.Or(s.result.Wrong, theirs.Error())
 		}
 		return
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tsduel/host/record"
 )
 
 // MostLog is how large the log of a process may become, in bytes. A process that writes more is killed, and its log is
@@ -28,7 +30,7 @@ func (p *Process) watchLog(path string) (end func()) {
 		return func() {}
 	}
 	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
+	go record.Caught(func() {
 		defer close(done)
 		clock := time.NewTicker(logEvery)
 		defer clock.Stop()
@@ -46,7 +48,7 @@ func (p *Process) watchLog(path string) (end func()) {
 				}
 			}
 		}
-	}()
+	})()
 	return func() { close(ended); <-done }
 }
 

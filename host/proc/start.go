@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tsduel/host/record"
 )
 
 // Mark is an environment variable of every process. By it a run finds the leftovers of a killed run.
@@ -58,7 +60,7 @@ var (
 	// One thread starts all processes: a child has its affinity, and dies (Pdeathsig) when the thread ends.
 	starter = sync.OnceValue(func() chan func() {
 		work := make(chan func())
-		go func() {
+		go func() { // a start that panics could not be waited for
 			runtime.LockOSThread()
 			for f := range work {
 				f()
@@ -115,7 +117,7 @@ func Start(c Command) (*Process, error) {
 	p.holder = means
 	children.Store(p.Pid, p)
 	endLog := p.watchLog(c.Log)
-	go func() {
+	go record.Caught(func() {
 		_ = cmd.Wait() // ProcessState has the exit code
 		state := cmd.ProcessState
 		p.exit = Exit{ExitCode(state), state.UserTime(), state.SystemTime(), time.Now()}
@@ -126,7 +128,7 @@ func Start(c Command) (*Process, error) {
 			_ = os.Remove(p.group.dir) // unless it has left processes there
 		}
 		close(p.ended)
-	}()
+	})()
 	return p, nil
 }
 

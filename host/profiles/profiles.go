@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
+
+	"tsduel/host/bound"
 )
 
 var ErrEmpty = errors.New("it has no sample")
@@ -28,11 +31,30 @@ var reading = regexp.MustCompile(`^(runtime|net/http)/pprof\.`)
 type Sum struct{ whole *profile.Profile }
 
 func (s *Sum) Add(text []byte) error {
-	part, err := profile.ParseData(text)
+	part, err := parse(text)
 	if err != nil {
-		return fmt.Errorf("it is no profile: %w", err)
+		return err
 	}
 	return s.merge(part)
+}
+
+// parse reads a profile, packed or not. Unlike profile.ParseData it unpacks no more than a profile can have.
+func parse(text []byte) (*profile.Profile, error) {
+	var from io.Reader = bytes.NewReader(text)
+	unpack, err := gzip.NewReader(from)
+	if err == nil {
+		text, err = bound.Read(unpack, bound.Profile, "a profile")
+	} else if errors.Is(err, gzip.ErrHeader) { // it is not packed
+		text, err = bound.Read(bytes.NewReader(text), bound.Profile, "a profile")
+	}
+	var whole *profile.Profile
+	if err == nil {
+		whole, err = profile.ParseUncompressed(text)
+	}
+	if err != nil {
+		err = fmt.Errorf("it is no profile: %w", err)
+	}
+	return whole, err
 }
 
 func (s *Sum) merge(part *profile.Profile) (err error) {
@@ -47,9 +69,9 @@ func (s *Sum) merge(part *profile.Profile) (err error) {
 // Grown adds the difference of two profiles whose values count from the start of a program. Memory in use is
 // not added: the sum has that of the last profile.
 func (s *Sum) Grown(before, after []byte) error {
-	from, err := profile.ParseData(before)
+	from, err := parse(before)
 	if err != nil {
-		return fmt.Errorf("it is no profile: %w", err)
+		return err
 	}
 	scale(from, -1)
 	if s.whole != nil {

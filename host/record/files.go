@@ -16,6 +16,7 @@ import (
 
 // Exit codes, as in docs/operating.md.
 const (
+	ExitDefect      = 1
 	ExitUser        = 2
 	ExitFailed      = 3
 	ExitInterrupted = 130

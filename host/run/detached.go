@@ -124,13 +124,13 @@ func (d *Detached) Rounds() error {
 	if err := driver.Start(); err != nil {
 		return err
 	}
-	go func() {
+	go record.Caught(func() {
 		for s := range signals {
 			if s != syscall.SIGHUP {
 				_ = driver.Process.Signal(syscall.SIGTERM)
 			}
 		}
-	}()
+	})()
 	// Space for the exit code is taken now: the disk may be full at the end.
 	exit, err := os.Create(d.file("exit.partial"))
 	if err == nil {
@@ -140,8 +140,29 @@ func (d *Detached) Rounds() error {
 		_ = driver.Process.Signal(syscall.SIGTERM)
 	}
 	_ = driver.Wait() // ProcessState has the result
-	_, writeErr := exit.WriteAt(fmt.Appendf(nil, "%-4d\n", proc.ExitCode(driver.ProcessState)), 0)
+	code := proc.ExitCode(driver.ProcessState)
+	if code == crashed {
+		code = d.tellCrash()
+	}
+	_, writeErr := exit.WriteAt(fmt.Appendf(nil, "%-4d\n", code), 0)
 	return errors.Join(err, writeErr, exit.Close(), os.Rename(d.file("exit.partial"), d.file("exit")))
+}
+
+// crashed is the exit code of a driver that Go has ended (128 + SIGABRT): its stack is in the log.
+const crashed = 134
+
+// tellCrash writes the event that the driver could not write, and returns the exit code.
+func (d *Detached) tellCrash() int {
+	fields := record.Fields{"run": filepath.Base(d.runDir), "status": record.Failed, "code": record.ExitDefect}
+	where := ""
+	if partial := matching(d.raw, "[0-9][0-9]*[0-9].partial"); len(partial) > 0 {
+		fields["block"], _ = strconv.Atoi(strings.TrimSuffix(filepath.Base(partial[0]), ".partial"))
+		where = fmt.Sprintf(" in block %d", fields["block"])
+	}
+	fields["message"] = fmt.Sprintf("a defect of tsduel%s: the driver has crashed; its stack is in %s", where,
+		d.file("log"))
+	record.NewEvents(d.runDir, d.raw, true).Emit("run-end", fields)
+	return record.ExitDefect
 }
 
 // State is `none`, `running PID`, `ended CODE` or `lost` (neither a process nor an exit code), then a line

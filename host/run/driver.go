@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 
 	"tsduel/host/noise"
 	"tsduel/host/proc"
@@ -39,9 +40,10 @@ type driver struct {
 	report   *record.NoiseReport
 	kind     Kind
 	method   record.Method
-	failed   int        // number of failed blocks
-	stopping bool       // a stop after a block was requested
-	locks    []*os.File // nil until this run has the machine and the cache; held to the end
+	failed   int          // number of failed blocks
+	stopping bool         // a stop after a block was requested
+	where    atomic.Value // a string, " in block N", for a defect
+	locks    []*os.File   // nil until this run has the machine and the cache; held to the end
 }
 
 // realPath follows the links in a path, so that a run has one name in locks.
@@ -58,17 +60,29 @@ func Run(ctx context.Context, runDir, cache string, share Share, kinds map[strin
 	runDir, _ = filepath.Abs(realPath(runDir))
 	d := &driver{share: share, blocks: map[int]*record.Block{}}
 	d.RunDir, d.Raw = runDir, record.RawDir(runDir, share.Host)
+	// What no goroutine can catch (no memory, a map written twice at once) would end with the code of a user's mistake.
+	debug.SetTraceback("crash")
 	d.Events = record.NewEvents(runDir, d.Raw, os.Getenv("TSDUEL_SCREEN") != "")
 	return d.leave(ctx, d.guarded(ctx, cache, kinds))
 }
 
-// guarded turns a panic into an error: the run still writes its last event, and no process is left.
+// guarded turns a panic, of any goroutine, into an error: the run still writes its last event, and no process is left.
 func (d *driver) guarded(ctx context.Context, cache string, kinds map[string]Kind) (err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	escaped := func(mistake any, stack []byte) {
+		d.Events.Log("ERROR", string(stack))
+		where, _ := d.where.Load().(string)
+		end(record.Defect(where, mistake))
+	}
+	defer record.Catch(escaped)()
 	defer func() {
 		if mistake := recover(); mistake != nil {
-			d.Events.Log("ERROR", string(debug.Stack()))
-			err = fmt.Errorf("a defect of tsduel, whose details are in run.log: %v", mistake)
+			escaped(mistake, debug.Stack())
 		}
+		if defect, ok := errors.AsType[*record.Stop](context.Cause(ctx)); ok {
+			err = defect
+		}
+		end(nil)
 	}()
 	if err := d.prepare(ctx, cache, kinds); err != nil {
 		return err
@@ -207,7 +221,9 @@ func (d *driver) block(ctx context.Context, row record.BlockRow) error {
 	}
 	d.Events.Emit("block-start", record.Fields{"block": row.Block, "cell": row.Cell, "kind": row.Kind, "order": row.Order,
 		"phases": d.phases(row)})
+	d.where.Store(fmt.Sprintf(" in block %d", row.Block))
 	b, err := d.kind.Block(ctx, spec)
+	d.where.Store("")
 	d.endStrays()
 	if err == nil {
 		err = d.publish(spec, b)
@@ -300,7 +316,7 @@ func (d *driver) leave(ctx context.Context, err error) int {
 		code, status, message = record.ExitInterrupted, "interrupted", "stopped as asked"
 	case ctx.Err() != nil:
 		code, status, message = record.ExitInterrupted, "interrupted", "interrupted"
-	case stop != nil && stop.Code == record.ExitUser:
+	case stop != nil && stop.Code < record.ExitFailed:
 		code, status, message = stop.Code, record.Failed, stop.Message
 	default:
 		code, status, message = record.ExitFailed, record.Failed, err.Error()

@@ -169,11 +169,11 @@ func (h *hosts) makeWorkload(ctx context.Context) (err error) {
 	defer end()
 	var all sync.WaitGroup
 	for i, host := range others {
-		all.Go(func() {
+		all.Go(record.Caught(func() {
 			failed[i] = h.borrow(making, host, func(there *machine.There) error {
 				return there.Workload(machine.None{}, &made[i])
 			})
-		})
+		}))
 	}
 	if h.Workload, err = workload.Make(ctx, h.Spec); err != nil {
 		return err

@@ -62,6 +62,9 @@ func sleepingBlock(ctx context.Context, spec record.Spec) (*record.Block, error)
 	if err := os.WriteFile(filepath.Join(spec.Dir, "begun"), nil, 0o644); err != nil {
 		return nil, err
 	}
+	if os.Getenv("FAKE_CRASH") != "" {
+		go func() { panic("nobody caught it") }()
+	}
 	seconds, _ := strconv.ParseFloat(os.Getenv("FAKE_S"), 64)
 	end := time.Now().Add(record.Seconds(seconds))
 	for time.Now().Before(end) && !exists(filepath.Join(spec.RunDir, "finish")) {

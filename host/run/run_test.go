@@ -381,9 +381,37 @@ func TestAnErrorOfOursIsASentence(t *testing.T) {
 	end := f.events("run-end")
 	failIf(t, end[0]["message"] != "a step of ours broke", "%v", end)
 	f.block = func(context.Context, record.Spec) (*record.Block, error) { panic("nobody thought of it") }
-	wantIn(t, f.run(t.Context(), 3), "the run has stopped: a defect of tsduel, whose details are in run.log: "+
-		"nobody thought of it")
+	const sentence = "a defect of tsduel in block 0, whose details are in run.log: nobody thought of it"
+	wantIn(t, f.run(t.Context(), record.ExitDefect), "the run has stopped: "+sentence)
 	wantIn(t, f.read("run.log"), "run_test.go")
+	// Of any goroutine, too.
+	f.block = func(ctx context.Context, _ record.Spec) (*record.Block, error) {
+		go record.Caught(func() { panic("nobody thought of it") })()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	wantIn(t, f.run(t.Context(), record.ExitDefect), "the run has stopped: "+sentence)
+	ends := f.events("run-end")
+	if end := ends[len(ends)-1]; end["message"] != sentence || end["code"] != float64(record.ExitDefect) {
+		t.Error(end)
+	}
+}
+
+// What Go cannot catch ends the driver. Its parent tells that, with another exit code than that of a user's mistake.
+func TestADriverThatCrashesIsADefectOfOurs(t *testing.T) {
+	f := newFixture(t, 1, 0)
+	t.Setenv("FAKE_CRASH", "1")
+	rounds := f.start(60, "detached", "rounds", f.dir, f.cache, "host1")
+	f.waitFor("the end", f.exists("control/exit"))
+	_ = rounds.Wait()
+	sentence := "a defect of tsduel in block 0: the driver has crashed; its stack is in " + f.path("control/log")
+	if end := f.events("run-end"); len(end) != 1 || end[0]["message"] != sentence || end[0]["block"] != 0.0 {
+		t.Error(end)
+	}
+	if code := strings.TrimSpace(f.read("control/exit")); code != "1" {
+		t.Errorf("exit code %s", code)
+	}
+	wantIn(t, f.read("control/log"), "panic: nobody caught it")
 }
 
 func TestFullDisks(t *testing.T) {

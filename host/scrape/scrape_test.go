@@ -3,6 +3,8 @@ package scrape
 import (
 	"compress/gzip"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -14,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"tsduel/host/bound"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
@@ -74,6 +77,58 @@ func TestSum(t *testing.T) {
 		if _, _, err := Sum([]byte(text), counter); err == nil || !strings.Contains(err.Error(), "vm_rows") {
 			t.Error(err)
 		}
+	}
+}
+
+// What exporters write is read exactly, with the label of a component, too. exposition.py reads the same file.
+func TestExporters(t *testing.T) {
+	text, err := os.ReadFile("../../tests/data/exposition.json")
+	must(t, err)
+	var cases []struct {
+		Exporter, Text string
+		Sums           []struct {
+			Name   string
+			Labels map[string]string
+			Sum    *float64
+		}
+	}
+	must(t, json.Unmarshal(text, &cases))
+	for _, c := range cases {
+		for _, role := range []string{"", "server"} {
+			body := []byte(c.Text)
+			if role != "" {
+				body = OfRole(role, body)
+			}
+			for _, one := range c.Sums {
+				want := none
+				if one.Sum != nil {
+					want = *one.Sum
+				}
+				t.Log(c.Exporter)
+				wantSums(t, body, []summed{{one.Name, role, one.Labels, want}})
+			}
+		}
+	}
+}
+
+// Each is the server's fault, and no number is read of it: what stands last may be a time.
+func TestLinesThatAreNoSamples(t *testing.T) {
+	for _, line := range []string{"a_total 5 later", "a_total 5 6 7", `a_total{x="1} 5`, "a_total{x=1} 5", "a_total x",
+		strings.Repeat("a_total 1\n", samplesMost+1)} {
+		_, _, err := Sum([]byte("b 1\n"+line+"\n"), record.Counter{Name: "a_total"})
+		if _, theirs := errors.AsType[bound.Theirs](err); !theirs {
+			t.Errorf("%.40q: %v", line, err)
+		}
+	}
+}
+
+// A server cannot write in the name of the host: no snapshots, no counters of the kernel.
+func TestWhatOnlyTheHostMaySay(t *testing.T) {
+	const forged = "a 1\n# snapshot 9 edge load end\ntsduel_process_cpu_seconds_total{role=\"server\"} 0\n" +
+		"\ttsduel_x 1\nb 2"
+	const kept = "a{tsduel_role=\"server\"} 1\nb{tsduel_role=\"server\"} 2"
+	if text := string(OfRole("server", []byte(forged))); text != kept {
+		t.Errorf("%q", text)
 	}
 }
 

@@ -87,7 +87,7 @@ func (s *Snapshots) tick(ctx context.Context) (kept []byte) {
 	_, _ = s.packed.Write(s.head("tick"))
 	body, _ := s.body(ctx, false)
 	for line := range bytes.Lines(body) {
-		name := line[:max(0, bytes.IndexAny(line, "{ "))]
+		name, _ := nameOf(line)
 		wanted, known := s.known[string(name)]
 		if !known {
 			wanted = s.keep.Match(name)
@@ -105,7 +105,7 @@ func (s *Snapshots) tick(ctx context.Context) (kept []byte) {
 func (s *Snapshots) Ticks(ctx context.Context, see func([]byte)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var ticking sync.WaitGroup
-	ticking.Go(func() {
+	ticking.Go(record.Caught(func() {
 		for clock := time.Tick(time.Second); ; {
 			select {
 			case <-ctx.Done():
@@ -116,7 +116,7 @@ func (s *Snapshots) Ticks(ctx context.Context, see func([]byte)) (stop func()) {
 				}
 			}
 		}
-	})
+	}))
 	return func() { cancel(); ticking.Wait() }
 }
 
@@ -142,8 +142,11 @@ func (s *Snapshots) body(ctx context.Context, slow bool) (all []byte, whole bool
 	return all, whole
 }
 
+// head begins the first line of a snapshot.
+const head = "# snapshot "
+
 func (s *Snapshots) head(title string) []byte {
-	text := fmt.Appendf(nil, "# snapshot %.6f %s\n", float64(time.Now().UnixNano())/1e9, title)
+	text := fmt.Appendf(nil, "%s%.6f %s\n", head, float64(time.Now().UnixNano())/1e9, title)
 	for _, source := range s.Sources {
 		c, err := source.Kernel()
 		if err != nil {

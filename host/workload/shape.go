@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tsduel/host/record"
 )
 
 // Shape is data made from a seed, of the kind that agents send (workload.shape): each of `targets` is scraped
@@ -47,7 +49,7 @@ func MakeShape(ctx context.Context, shape, cache string) (*Dump, error) {
 	}
 	text, to := io.Pipe()
 	defer text.Close() // also ends the writer
-	go func() { to.CloseWithError(s.Write(to)) }()
+	go record.Caught(func() { to.CloseWithError(s.Write(to)) })()
 	return newReader("workload.shape").keep(ctx, text, cache)
 }
 

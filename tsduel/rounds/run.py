@@ -50,6 +50,8 @@ def _watch(command: list[str], run_dir: Path) -> int:
                 child.send_signal(received.si_signo)
             shown.show_new()
         shown.end()
+    if child.returncode == -signal.SIGABRT:  # Go has ended it: no goroutine can catch that
+        raise RuntimeError("the driver has crashed; its stack is above")
     if child.returncode < 0:
         _die_of(-child.returncode)
     return child.returncode

@@ -4,6 +4,9 @@ A snapshot begins with `# snapshot EPOCH edge PHASE begin|end [QUERY_TYPE]` or `
 about a million lines of ticks, and prometheus_client's parser reads about 100,000 a second. In one file the part of a
 line before its value is always the same string, so it is parsed once, and a dictionary says which counters the line
 belongs to. A missing name is never an error: names differ between versions.
+
+Behind a value there may be a time (in OpenMetrics with a fraction), an exemplar and blanks, and before it there may be
+tabs: `_SAMPLE` takes them off, since prometheus_client knows them in part only.
 """
 
 import math
@@ -45,6 +48,12 @@ def of_roles(roles: Sequence[str]) -> dict[str, Counter]:
     }  # fmt: skip
 
 
+# A name, labels in braces, a value, then perhaps a time and an exemplar: the pattern of host/scrape/exposition.go.
+_NAME = r"[ \t]*+([a-zA-Z_:][\w:]*+)"
+_LABELS = r'[ \t]*+(\{(?:[^"}]++|"(?:[^"\\]++|\\.)*+")*+\})?+'
+_VALUE = r'[ \t]*+([^ \t\r#{}"]++)(?:[ \t]++[-+.\deE]++)?+(?:[ \t]++#.*+)?+[ \t\r]*+'
+_SAMPLE = re.compile(_NAME + _LABELS + _VALUE, re.ASCII)
+_BEGIN = re.compile(_NAME, re.ASCII)
 _HEAD = "# snapshot "
 _EDGE_WORDS = 4  # EPOCH edge PHASE begin|end
 
@@ -63,7 +72,8 @@ class Snapshot:
 def read_snapshots(path: Path, wanted: Wanted) -> list[Snapshot]:
     """Read a metrics.prom.gz; snapshots come in the order of the file."""
     with files.reading(path, "file of snapshots"):
-        text = files.text(path)
+        # Only a line feed ends a line: a carriage return of a server begins none.
+        text = files.content(path).decode(errors="replace")
     return list(parse_snapshots(text, wanted, str(path)))
 
 
@@ -102,8 +112,10 @@ def _values(body: str, owners: dict[str, tuple[str, ...]], wanted: Wanted, *, is
     for line in filter(None, body.split("\n")):
         series, _, number = line.rpartition(" ")
         try:
+            if series not in owners or "\t" in number:  # it is new, or there is more behind the value
+                series, number = _split(line)
             if series not in owners:
-                owners[series] = _owners(line, wanted)
+                owners[series] = _owners(series, wanted)
             value = float(number) if owners[series] else 0.0
         except ValueError:
             if is_tick:
@@ -114,14 +126,24 @@ def _values(body: str, owners: dict[str, tuple[str, ...]], wanted: Wanted, *, is
     return values
 
 
-def _owners(line: str, wanted: Wanted) -> tuple[str, ...]:
-    """Return our names of the counters that a line is part of."""
-    names = {name for counter in wanted.values() for name in counter.names}
-    if line.replace("{", " ", 1).partition(" ")[0] not in names:
+def _split(line: str) -> tuple[str, str]:
+    """Return the series of a sample as NAME{LABELS}, and its value; of a line that is none, its name and no number."""
+    if sample := _SAMPLE.fullmatch(line):
+        return sample[1] + (sample[2] or ""), sample[3]
+    begin = _BEGIN.match(line)
+    return (f"{begin[1]} " if begin else "#"), line[:200]
+
+
+def _owners(series: str, wanted: Wanted) -> tuple[str, ...]:
+    """Return our names of the counters that a series is part of; of a name with a blank behind it, all."""
+    name = series.partition("{")[0]
+    if name.endswith(" "):
+        return tuple(ours for ours, counter in wanted.items() if name[:-1] in counter.names)
+    if not any(name in counter.names for counter in wanted.values()):
         return ()
     return tuple(
         ours
-        for family in text_string_to_metric_families(f"{line}\n")
+        for family in text_string_to_metric_families(f"{series} 0\n")
         for sample in family.samples
         for ours, counter in wanted.items()
         if sample.name in counter.names
