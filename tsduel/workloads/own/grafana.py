@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -88,12 +88,17 @@ def read(path: str, data: Data) -> Asked:
             }
             values |= {placeholder: own for placeholder, own in become.values() if own}
             texts = {shown: f"{{{{{placeholder}}}}}" for shown, (placeholder, _) in become.items()}
-            template = replace(template, text=_VARIABLE.sub(lambda at, to=texts: to.get(at[0], at[0]), template.text))
+            template = replace(template, text=_filled(template.text, texts))
             queries.append(Query(name, where, (template,), quiet=True))
     if not queries:
         some = f": {'; '.join(left_out[:3])}" if left_out else ""
         raise UserError(f"{path}: no panel of it asks Prometheus anything{some}")
     return Asked(unique(queries), values=values, left_out=tuple(left_out))
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with values in the place of its variables; a variable without a value stays."""
+    return _VARIABLE.sub(lambda found: values.get(found[0], found[0]), text)
 
 
 def found_in(path: str, text: str) -> Iterator[Any]:
