@@ -51,7 +51,10 @@ func runDuel(ctx context.Context, f *frame, when string, types []string, to **re
 		return d.ask(ctx)
 	})
 	if late, ok := errors.AsType[exchange.NotHeld](err); ok {
-		d.block.Void, err = late.Error(), nil
+		// One that is about to die does not stand still either.
+		if err = d.all(func(v *variant) error { return v.blameServer(ctx, 1) }); err == nil && !d.decided() {
+			d.block.Void = late.Error()
+		}
 	}
 	if err = errors.Join(err, d.exchanges.Close()); err != nil {
 		return err
