@@ -75,8 +75,9 @@ def test_other_adapters_are_refused_once_there_are_blocks(tmp_path, checkout, mo
     pack.refuse_other_adapters(run_dir)  # a run that has all its blocks is reported again
 
 
-def test_a_program_of_a_run_with_blocks_is_not_built_again(tmp_path):
+def test_a_program_of_a_run_with_blocks_is_not_built_again(tmp_path, monkeypatch):
     """As long as it is there byte for byte; without blocks, or if it was changed, it is."""
+    monkeypatch.syspath_prepend(str(PROJECT / "ansible"))
     build = runpy.run_path(str(PROJECT / "ansible/build.py"))
     program, run_dir = tmp_path / "server", tmp_path / "r"
     (run_dir / "build").mkdir(parents=True)

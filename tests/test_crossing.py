@@ -242,7 +242,7 @@ def test_a_whole_report_of_different_databases(tmp_path):
     run = reports.drawn(tmp_path, apart, factors=FACTORS)
     text = reports.text(run)
     screen = text[: text.index("\n## ")]
-    assert "Query time, all types (3.09 times as slow)" in screen
+    assert "Query time, all types (3.09 times as slow; 2 of 2 worse, " in screen
     assert "as slow; InfluxDB's line protocol against remote write: not the same work)" in screen
     assert "answers (series), all agree as far as that goes" in screen
     assert re.search(r"\| double-groupby-1 +\| v1.133.0 +\| 720 of 720 +\| series +\| it counts otherwise", text)

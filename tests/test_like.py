@@ -5,6 +5,7 @@ import pytest
 from tsduel.core.errors import UserError
 from tsduel.doctor import queries
 from tsduel.question import read
+from tsduel.question.experiments import find
 from tsduel.question.like import merged
 
 BASE = """
@@ -68,9 +69,13 @@ def test_one_of_ours_is_found_from_anywhere_and_by_its_own_name(wrote):
 def test_data_of_the_user_are_seen_in_what_an_experiment_is_like(wrote, tmp_path):
     """`tsduel queries` makes TSBS's data smaller, and never the user's own; a name of ours is as good as a path."""
     wrote("name: x\nlike: own-dump")
-    assert queries._names_data(str(tmp_path / "x.yml"))
-    assert queries._names_data("own-dump")
-    assert not queries._names_data("own-dashboard")
+
+    def names(asked):
+        return queries._names_data(read.read_file(find(asked)))
+
+    assert names(str(tmp_path / "x.yml"))
+    assert names("own-dump")
+    assert not names("own-dashboard")
 
 
 @pytest.mark.parametrize(

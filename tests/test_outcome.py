@@ -75,11 +75,14 @@ def test_an_unforeseen_error_is_a_sentence_too(tmp_path, monkeypatch, capsys):
     run = synthetic.write_run(tmp_path / "results/run", SPEC)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["tsduel", "tidy", "run"])
-    (run / "raw/host1/001/baseline/load.json").unlink()
-    (run / "raw/host1/001/baseline/load.json").mkdir()
+
+    def broken(_):
+        raise KeyError("what nobody has foreseen")
+
+    monkeypatch.setattr(tidy, "main", broken)
     assert cli.main() == codes.DEFECT
     said = capsys.readouterr().err
-    assert said.startswith("tsduel: a defect of ours in `tidy` (IsADirectoryError(21, 'Is a directory') in ")
+    assert said.startswith("tsduel: a defect of ours in `tidy` (KeyError('what nobody has foreseen') in ")
     assert said.endswith(
         " nothing that was measured is lost. Please report it, with run.log of run, which has all of it\n"
     )

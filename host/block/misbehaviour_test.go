@@ -35,8 +35,6 @@ func TestMisbehaviour(t *testing.T) {
 		{"server", "broken-metrics", solo, "settle", "^the counter vm_rows of /metrics cannot be read: .*: vm_rows{",
 			func(p *record.Plan) { p.Targets["fake"].Counters["merges"] = record.Counter{Name: "vm_rows"} }},
 		{"adapter", "yes >&2", solo, "stop", "^fake/size: an output of more than 64 MiB, and tsduel reads no more$", nil},
-		{"server", "flood-query", "duel", "exchange",
-			`^operation \d+ \(/.*\): answers at once of more than 1024 MiB, and tsduel reads no more; `, exchanged},
 		{"server", "twice", "duel", "exchange",
 			`^operation \d+ \(/.*\): more than one answer came to one operation; behind it stands "HTTP/1.1 200 OK`, exchanged},
 		{"server", "merging", solo, "settle", "the database did not settle within 4 s: 1 still to do",

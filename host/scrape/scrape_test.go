@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,13 +135,12 @@ func TestWhatOnlyTheHostMaySay(t *testing.T) {
 
 // A body comes whole, an error quotes the answer, and a reset connection is tried again.
 func TestFetch(t *testing.T) {
-	resets := 2
+	var resets atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/bad":
 			http.Error(w, "no\x1b[31m such\nthing", http.StatusUnprocessableEntity)
-		case resets > 0:
-			resets--
+		case resets.Add(1) <= 2:
 			panic(http.ErrAbortHandler)
 		default:
 			_, _ = io.WriteString(w, exposition)

@@ -11,13 +11,12 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
-
-import google.auth
-from google.auth.credentials import Credentials
-from google.auth.exceptions import GoogleAuthError
-from google.auth.transport.requests import Request
+from typing import TYPE_CHECKING
 
 from tsduel.core.errors import UserError
+
+if TYPE_CHECKING:
+    from google.auth.credentials import Credentials
 
 TOKEN = "GOOGLE_OAUTH_ACCESS_TOKEN"  # noqa: S105 - the name of a variable, which Terraform's provider reads as well
 HOW = (
@@ -46,6 +45,10 @@ def token(environment: Mapping[str, str], lasting: timedelta = LASTING) -> str:
     """
     if given := environment.get(TOKEN, "").strip():
         return given
+    # A fresh clone has no libraries yet, and its doctor reads this module.
+    from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415
+    from google.auth.transport.requests import Request  # noqa: PLC0415
+
     try:
         with _renewing:
             found = default()
@@ -59,8 +62,10 @@ def token(environment: Mapping[str, str], lasting: timedelta = LASTING) -> str:
 
 
 @functools.cache
-def default() -> Credentials:
+def default() -> "Credentials":
     """Return what GOOGLE_APPLICATION_CREDENTIALS names, else the user's own login, else this machine's account."""
+    import google.auth  # noqa: PLC0415 - as above
+
     found: Credentials = google.auth.default(scopes=SCOPES)[0]
     return found
 

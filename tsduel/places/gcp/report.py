@@ -7,9 +7,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tsduel.core import rundir, runlog
+from tsduel.core import runlog
 from tsduel.core.errors import UserError
-from tsduel.core.place import GcpPlace
 
 # Below the run's directory; they stay when the machines are given back.
 ASKED, TERRAFORM = Path("google/asked.log"), Path("google/terraform.log")
@@ -46,6 +45,10 @@ def without_secrets(text: str) -> str:
 
 def main(run_dir: Path) -> str:
     """Write RUN/gcp-report.txt, in which the project is called PROJECT; return what to say of it."""
+    # A fresh clone has no libraries yet, and its doctor reads this module.
+    from tsduel.core import rundir  # noqa: PLC0415
+    from tsduel.core.place import GcpPlace  # noqa: PLC0415
+
     place = rundir.open_run(run_dir).plan.place
     if not isinstance(place, GcpPlace):
         raise UserError(f"{run_dir.name} is no run with TARGET=gcp: there is nothing to report about Google")

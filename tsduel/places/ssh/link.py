@@ -215,10 +215,12 @@ class Link:
     def missing(self) -> list[str]:
         """Return the files of this host below raw/ there whose content is different or missing here."""
         wrong = []
+        # The driver of a block describes the hosts that are lent to it.
+        lent = {f"{name}.json" for name in rundir.open_run(self.run_dir).plan.lent_hosts}
         for digest, name in SUM.findall(self.ask("sums")):
             path = self.run_dir / "raw" / name
             # What else is named there is not this host's to write.
-            mine = name == f"{self.name}.json" or name.startswith(f"{self.name}/")
+            mine = name in {f"{self.name}.json", *lent} or name.startswith(f"{self.name}/")
             if mine and untrusted.is_plain(name) and not (path.is_file() and _digest(path) == digest):
                 wrong.append(name)
         return wrong
