@@ -42,7 +42,8 @@ class SilentError(Exception):
 
 def clean(text: bytes | bytearray) -> str:
     """Return a text of lines without any other character that a terminal would obey."""
-    return "\n".join(map(printable, text.decode(errors="replace").split("\n")))
+    # A tab moves no cursor upwards, and parts the columns of what our scripts say.
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.decode(errors="replace").split("\n"))
 
 
 @contextmanager
