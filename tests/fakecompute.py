@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 PROJECT = "tsduel-test"
 TOKEN = "a-token-of-the-test"  # noqa: S105 - it opens nothing
@@ -34,8 +34,11 @@ HOST_KEYS = ("ecdsa-sha2-nistp256 AAAAFake", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AA
 KINDS = ("networks", "subnetworks", "firewalls", "routers", "disks", "instances")
 # So many questions in so many seconds about the guest attributes of one machine.
 ATTRIBUTES_TIMES, ATTRIBUTES_S = 10, 60.0
-# What provider 7.x asks for a machine of ours with, derived from its source: nothing else may be asked for.
-REQUEST = json.loads((Path(__file__).parent / "golden" / "instance-request.json").read_text())
+# What provider 7.x has asked for machines of ours with (tests/test_terraform.py): nothing else may be asked for.
+REQUEST, OF_AN_ORGANISATION = (
+    json.loads((Path(__file__).parent / "golden" / f"{name}.json").read_text())
+    for name in ("instance-request", "instance-request-organisation")
+)
 PLACE = r"(?P<place>global|regions/[^/]+|zones/[^/]+)"
 
 
@@ -107,16 +110,18 @@ def exhausted(zone: str) -> dict[str, Any]:
     return {"errors": [{"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": message}]}
 
 
-def _check_names(given: Any, known: Any, where: str) -> None:
-    """Refuse a name that the API, as it is asked by the provider, does not have; of labels any."""
-    if isinstance(given, list) and isinstance(known, list):
-        for each in given:
-            _check_names(each, known[0], where)
-    elif isinstance(given, dict) and isinstance(known, dict) and not where.endswith(("labels", "Tags")):
+def _names(given: Any, where: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each name in what is asked, and where it stands; of labels any may be asked for."""
+    for each in given if isinstance(given, list) else ():
+        yield from _names(each, where)
+    if isinstance(given, dict) and not where.endswith(("labels", "Tags")):
         for name, value in given.items():
-            if name not in known:
-                raise RefusalError(400, "invalid", f'Invalid JSON payload received. Unknown name "{name}" at {where!r}')
-            _check_names(value, known[name], f"{where}.{name}")
+            if value not in (None, "", 0, "0", [], {}, [None]):  # what is not said is not checked
+                yield where, name
+                yield from _names(value, f"{where}.{name}")
+
+
+KNOWN_NAMES = {*_names(REQUEST), *_names(OF_AN_ORGANISATION)}
 
 
 @dataclass
@@ -341,7 +346,9 @@ class FakeCompute:
             )
             raise RefusalError(400, "invalid", message)
         self.asked.append(json.loads(json.dumps(body)))
-        _check_names(body, REQUEST, "")
+        for where, name in _names(body):
+            if (where, name) not in KNOWN_NAMES:
+                raise RefusalError(400, "invalid", f'Invalid JSON payload received. Unknown name "{name}" at {where!r}')
         self._check_scheduling(body.get("scheduling") or {})
         items = {item["key"]: item["value"] for item in body.get("metadata", {}).get("items") or []}
         if "managed.disableGuestAttributesAccess" in self.policies and items.get("enable-guest-attributes") == "TRUE":
@@ -389,11 +396,12 @@ class FakeCompute:
             body["scheduling"].pop("terminationTime")
         address = self.boot(body)
         for number, card in enumerate(body["networkInterfaces"]):
+            subnetwork = self.things.get(card.get("subnetwork", "").partition(f"projects/{PROJECT}/")[2], {})
             card |= {
                 "name": f"nic{number}",
                 # Who boots real machines knows better.
                 "networkIP": card.get("networkIP") or f"10.84.28.{next(self._addresses)}",
-                "network": card.get("network") or self._link("global/networks/n"),
+                "network": subnetwork.get("network") or self._link("global/networks/n"),
             }
             for access in card.get("accessConfigs") or []:
                 access |= {"natIP": address, "kind": "compute#accessConfig"}

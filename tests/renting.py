@@ -95,7 +95,7 @@ def rented(
         insert(
             f"zones/{zone}", "instances", name=f"{name}-host{number}", labels=labels,
             machineType="zones/z/machineTypes/e2-standard-8", disks=[{"autoDelete": True, "initializeParams": disk}],
-            networkInterfaces=[{"network": network, "subnetwork": f"{link}/regions/us-central1/subnetworks/{name}"}],
+            networkInterfaces=[{"subnetwork": f"{link}/regions/us-central1/subnetworks/{name}"}],
         )  # fmt: skip
 
 
