@@ -99,7 +99,7 @@ def rented(google, tmp_path):
 
 
 def recorded(name, rented, expires):
-    """Compare what Google was asked for with what a provider 7.x asked; UPDATE_GOLDEN=1 records it, where there is one."""
+    """Compare what a provider 7.x asked Google for with what one asked before; UPDATE_GOLDEN=1 records it."""
     if terraforming.provider()[1]:
         return
     (request,) = rented.api.asked
