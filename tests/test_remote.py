@@ -437,10 +437,13 @@ class TestAttendant:
         )
 
     def test_a_machine_where_nothing_is_built_runs_nothing(self, link):
-        """Without a record of the build, or without the program there, nothing runs."""
+        """Without a record of the build, or without the program there, nothing runs; but what ran is not forgotten."""
         attended = link()
         for missing in ("", "/no/such/tsduel-host"):
             assert replace(attended, agent=missing).state().word == "none"
+        (Path(attended.there) / "raw").mkdir()
+        with pytest.raises(UserError, match="/no/such/tsduel-host is gone, and what ran is still in .*: 'make build"):
+            replace(attended, agent="/no/such/tsduel-host").state()
         with pytest.raises(UserError, match="nothing is built for it: run 'make build RUN=home'"):
             replace(attended, agent="").ask("stop")
 

@@ -127,6 +127,11 @@ class Link:
     def state(self) -> State:
         """Return the state of the run there."""
         done = self.host.run(*self.detached("state")) if self.agent else None
+        if done and done.returncode == NOT_THERE and not self.host.run("test", "-e", f"{self.there}/raw").returncode:
+            raise UserError(
+                f"{self.host.name}: {self.agent} is gone, and what ran is still in {self.there}/raw: "
+                f"'make build RUN={self.run_dir.name}' puts the program back, then: make fetch RUN={self.run_dir.name}"
+            )
         return _state("none" if done is None or done.returncode == NOT_THERE else done.stdout or done.stderr, self)
 
     def start(self, instead: Iterable[int] = ()) -> State:
