@@ -67,6 +67,15 @@ def test_a_duel_is_what_is_asked_unless_somebody_says_otherwise():
     assert (found.host.pin, found.design.reload) == ("auto", "every")
 
 
+def test_a_whole_number_is_the_word_of_a_variable():
+    """`GOGC: 50`, as people write it; what YAML may have changed has to be quoted."""
+    found = read.validate({"name": "x", "variants": with_sides(env={"GOGC": 50, "X": "010"})}, FILE)
+    assert found.variants["baseline"].env == {"GOGC": "50", "X": "010"}
+    assert "env.X: input should be a valid string (it is 1.1)" in refused(
+        {"name": "x", "variants": with_sides(env={"X": 1.10})}
+    )
+
+
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [

@@ -24,6 +24,8 @@ Source = Literal["module", "git", "path", "binary"]
 GoVersion = Annotated[str, Field(pattern=r"^(local|go1\.[0-9]+(\.[0-9]+)?)$")]
 # YAML reads `off` as false.
 OFF = BeforeValidator(lambda value: "off" if value is False else value)
+# So that `GOGC: 50` is taken; what YAML may have changed (010, 1.10, off) has to be quoted.
+Word = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 ProfileKind = Literal["cpu", "heap", "block"]
 """Profiles of a server's pprof endpoint."""
 
@@ -56,7 +58,7 @@ class ComponentAsked(Part):
     path: str = ""
     go: GoVersion = "local"
     flags: tuple[str, ...] = ()
-    env: dict[str, str] = {}
+    env: dict[str, Word] = {}
     files: dict[str, str] = {}
 
 
