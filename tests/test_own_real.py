@@ -299,9 +299,11 @@ def test_influxdb_is_told_the_unit_of_the_times(block, tmp_path, unit):
     assert record["duel"]["types"][0]["points"] > 0
 
 
-def test_a_query_that_returns_nothing_fails_the_block_with_its_name(block, tmp_path):
-    """Its metric is in the data, but no host has that name."""
+@pytest.mark.parametrize("others", ["", "  - {name: all, query: cpu_usage_user}\n"])
+def test_a_query_that_returns_nothing_fails_the_block_with_its_name(block, project, tmp_path, others):
+    """Its metric is in the data, but no host has that name. If all return nothing, the window is wrong: no block runs."""
     path = tmp_path / "q.yml"
-    path.write_text("queries:\n  - {name: nobody, query: 'cpu_usage_user{hostname=\"nobody\"}'}\n")
-    record = block("dashboard", code=3, queries={"file": str(path)})
-    assert any("answers to nobody have no data" in failure["message"] for failure in record["failures"])
+    path.write_text(f"queries:\n  - {{name: nobody, query: 'cpu_usage_user{{hostname=\"nobody\"}}'}}\n{others}")
+    record = block("dashboard", code=3 if others else 2, queries={"file": str(path)})
+    if others:
+        assert any("answers to nobody have no data" in failure["message"] for failure in record["failures"])

@@ -3,7 +3,7 @@
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,7 @@ def unique(queries: Iterable[Query]) -> tuple[Query, ...]:
 def read_text(path: str, key: str) -> str:
     """Return the text of a file that `key` of the experiment names."""
     try:
-        text = files.text_of(Path(path).read_bytes(), path)
+        text = files.text_of(Path(path))
     except OSError as error:
         raise UserError(f"{key}: {path}: {error.strerror}; give the path of a file") from None
     if not text.strip():
@@ -140,6 +140,16 @@ def documents(path: str, text: str) -> list[Any]:
     if text.lstrip()[:1] in {"{", "["}:
         text = text.replace("\t", " ")  # as JSON may be indented, and YAML not
     return yamls.documents(text, path, _Lines)
+
+
+def strings(found: Any) -> Iterator[str]:
+    """Yield each text that is a value in nested lists and mappings."""
+    left = [found]
+    while left:
+        part = left.pop()
+        if isinstance(part, str):
+            yield part
+        left += reversed(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
 
 
 def mapping(found: object, path: str, allowed: Sequence[str], what: str) -> dict[Any, Any]:
