@@ -38,7 +38,8 @@ func (s *sitting) ask(ctx context.Context) error {
 	if s.index == 0 {
 		steps = append(steps, func() error { return s.idle(ctx, "before") })
 	}
-	if s.index == 0 && s.when == "" && s.profiler == nil && (s.Row.Kind == "warmup" || s.Row.Block == 1 && s.Calibration == nil) {
+	first := s.Row.Kind == "warmup" || s.Row.Block == 1 && s.Calibration == nil
+	if first && s.index == 0 && s.when == "" && s.profiler == nil {
 		steps = append(steps, func() error { return s.probe(ctx) })
 	}
 	var before map[string][]byte

@@ -106,12 +106,12 @@ def _remote_revision(repo: str, ref: str, variant: str) -> str:
         reason = last_line(done.stderr)
         raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")
     known = {name: revision for revision, name in (line.split("\t", 1) for line in done.stdout.splitlines())}
-    # git's own order of names; NAME^{} is the commit of an annotated tag.
-    tag = known.get(f"refs/tags/{ref}^{{}}") or known.get(f"refs/tags/{ref}", "")
-    _check_one(ref, tag, known.get(f"refs/heads/{ref}", ""), variant)
-    for name in (ref, f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", f"refs/{ref}^{{}}", f"refs/{ref}"):
-        if name in known:
-            return known[name]
+    # In git's own order; NAME^{} is the commit of an annotated tag.
+    full = ("", "refs/tags/", "refs/heads/", "refs/")
+    found = {place: known.get(f"{place}{ref}^{{}}") or known.get(f"{place}{ref}", "") for place in full}
+    _check_one(ref, found["refs/tags/"], found["refs/heads/"], variant)
+    if revision := next(filter(None, found.values()), ""):
+        return revision
     if not SHORT_HASH.fullmatch(ref):
         return ""
     # Only a clone knows a commit by its hash. The build needs a clone anyway.

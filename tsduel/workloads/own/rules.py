@@ -77,8 +77,9 @@ def _group(group: Any, path: str) -> tuple[float, list[Any]]:
     where, every, rules = f"{path}:{group[None]}", group.get("interval"), group.get("rules")
     if (language := group.get("type") or "prometheus") != "prometheus":
         raise UserError(f"{where}: group {group.get('name')} is asked in {language}")
-    is_default = not every or span(str(every)) == 0
-    interval_s = every if isinstance(every, int | float) and every > 0 else seconds(EVERY if is_default else every, where)
+    if not every or span(str(every)) == 0:
+        every = EVERY  # as Prometheus takes 0s
+    interval_s = every if isinstance(every, int | float) and every > 0 else seconds(every, where)
     if not isinstance(rules, list | None):
         raise UserError(f"{where}: rules: of group {group.get('name')} is a list")
     return float(interval_s), rules or []
