@@ -128,11 +128,29 @@ def read_text(path: str, key: str) -> str:
     return text
 
 
+class _Text(str):
+    """A text and its line."""
+
+    __slots__ = ("line",)
+    line: int
+
+
 class _Lines(yaml.SafeLoader):
-    """Keeps the line of each mapping under the key None, which no file can have by accident."""
+    """Keeps the line of each mapping under the key None, which no file can have by accident, and of each text."""
+
+    def construct_scalar(self, node: yaml.ScalarNode) -> _Text:
+        made = _Text(super().construct_scalar(node))
+        made.line = node.start_mark.line + 1
+        return made
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001,FBT002
         return {**super().construct_mapping(node, deep=deep), None: node.start_mark.line + 1}
+
+
+def place(path: str, found: object) -> str:
+    """Return FILE:LINE of a part of a file that documents() has read; the file of a number."""
+    line = found.get(None) if isinstance(found, dict) else getattr(found, "line", None)
+    return f"{path}:{line}" if line else path
 
 
 def documents(path: str, text: str) -> list[Any]:
@@ -155,7 +173,8 @@ def strings(found: Any) -> Iterator[str]:
 def mapping(found: object, path: str, allowed: Sequence[str], what: str) -> dict[Any, Any]:
     """Check that a part of a file is a mapping with allowed keys only."""
     if not isinstance(found, dict):
-        raise UserError(f"{path}: {what} is a mapping with {', '.join(allowed)}, and here is {str(found)[:60]!r}")
+        wanted = f"{what} is a mapping with {', '.join(allowed)}"
+        raise UserError(f"{place(path, found)}: {wanted}, and here is {str(found)[:60]!r}")
     for key in found:
         if key is not None and key not in allowed:
             raise UserError(f"{path}:{found[None]}: {key}: unknown key of {what}; allowed: {', '.join(allowed)}")

@@ -5,7 +5,7 @@ from typing import Any
 
 from tsduel.core.errors import UserError
 from tsduel.core.wording import number_of
-from tsduel.workloads.own.query import Asked, Query, Template, documents, read_text, seconds, span, unique
+from tsduel.workloads.own.query import Asked, Query, Template, documents, place, read_text, seconds, span, unique
 from tsduel.workloads.own.requests import Data
 
 EVERY = "1m"
@@ -73,7 +73,8 @@ def groups_of(found: Iterable[Any], path: str) -> list[Any] | None:
 def _group(group: Any, path: str) -> tuple[float, list[Any]]:
     """Return the seconds between two evaluations of a group, and its rules."""
     if not isinstance(group, dict):
-        raise UserError(f"{path}: a group is a mapping with name, interval and rules, and here is {str(group)[:60]!r}")
+        wanted = "a group is a mapping with name, interval and rules"
+        raise UserError(f"{place(path, group)}: {wanted}, and here is {str(group)[:60]!r}")
     where, every, rules = f"{path}:{group[None]}", group.get("interval"), group.get("rules")
     if (language := group.get("type") or "prometheus") != "prometheus":
         raise UserError(f"{where}: group {group.get('name')} is asked in {language}")
@@ -87,7 +88,7 @@ def _group(group: Any, path: str) -> tuple[float, list[Any]]:
 
 def _rule(rule: Any, path: str, interval_s: float) -> Query:
     if not isinstance(rule, dict):
-        raise UserError(f"{path}: a rule is a mapping with `expr:`, and here is {str(rule)[:60]!r}")
+        raise UserError(f"{place(path, rule)}: a rule is a mapping with `expr:`, and here is {str(rule)[:60]!r}")
     if rule.get("type") in {"alerting", "recording"}:  # as the API says it
         rule |= {"alert" if rule["type"] == "alerting" else "record": rule.get("name"), "expr": rule.get("query")}
     where, text, name = f"{path}:{rule[None]}", rule.get("expr"), rule.get("alert") or rule.get("record")
