@@ -10,7 +10,19 @@ MOST = 1_000_000
 """Values of a file, each as often as an alias repeats it: a line of aliases of aliases is a billion."""
 
 
-def load(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
+class Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which PyYAML takes the last, as where two files were put into one."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node, seen = super().compose_mapping_node(anchor), set[str]()
+        for name, mark in ((key.value, key.start_mark) for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if name in seen and name != "<<":
+                raise yaml.MarkedYAMLError(problem=f"the key {name} is there twice", problem_mark=mark)
+            seen.add(name)
+        return node
+
+
+def load(text: str, where: str, loader: type[Loader] = Loader) -> Any:
     """Return what a text holds; a UserError names ``where`` with its line."""
     first, *others = documents(text, where, loader) or [None]
     if others:
@@ -18,7 +30,7 @@ def load(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader)
     return first
 
 
-def documents(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> list[Any]:
+def documents(text: str, where: str, loader: type[Loader] = Loader) -> list[Any]:
     """Return what each document of a text holds; a UserError names ``where`` with its line."""
     try:
         reader, found = loader(text), []
@@ -36,7 +48,10 @@ def documents(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLo
     except (yaml.YAMLError, ValueError, AttributeError) as error:  # not only the first for !!timestamp 2025-13-45
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise UserError(f"{where}{line}: not YAML: {getattr(error, 'problem', error)}; mend this line") from None
+        mend = "mend this line"
+        if mark and "{{" in "".join(text.split("\n")[mark.line : mark.line + 1]):
+            mend = "write a text that begins with braces in quotes, and render a template before (helm template)"
+        raise UserError(f"{where}{line}: not YAML: {getattr(error, 'problem', error)}; {mend}") from None
 
 
 def texts(values: Any) -> Any:

@@ -85,7 +85,8 @@ def span(text: str) -> float:
 
 
 def named(name: object, where: str) -> str:
-    """Check a name, which is also that of files."""
+    """Check a name, which is also that of files, and return it composed (NFC), as most keyboards write it."""
+    name = unicodedata.normalize("NFC", name) if isinstance(name, str) else name
     if not isinstance(name, str) or not name or _plain(name) != name or name in RESERVED:
         raise UserError(
             f"{where}: {name!r} is no name of a query: letters, digits, _ . and -, at most 50, "
@@ -135,7 +136,7 @@ class _Text(str):
     line: int
 
 
-class _Lines(yaml.SafeLoader):
+class _Lines(yamls.Loader):
     """Keeps the line of each mapping under the key None, which no file can have by accident, and of each text."""
 
     def construct_scalar(self, node: yaml.ScalarNode) -> _Text:
