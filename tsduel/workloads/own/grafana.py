@@ -163,7 +163,8 @@ def _panels(found: Any) -> Iterator[dict[str, Any]]:
     if isinstance(found, dict):
         if str(found.get("kind")) in {"Panel", "LibraryPanel"} and isinstance(found.get("spec"), dict):
             yield found["spec"]
-        elif found.get("type") != "row" and ("gridPos" in found or "targets" in found or "libraryPanel" in found):
+            return
+        if found.get("type") != "row" and ("gridPos" in found or "targets" in found or "libraryPanel" in found):
             yield found
             return
     for part in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
