@@ -10,19 +10,7 @@ MOST = 1_000_000
 """Values of a file, each as often as an alias repeats it: a line of aliases of aliases is a billion."""
 
 
-class Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which PyYAML takes the last, as where two files were put into one."""
-
-    def compose_mapping_node(self, anchor: Any) -> Any:
-        node, seen = super().compose_mapping_node(anchor), set[str]()
-        for name, mark in ((key.value, key.start_mark) for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if name in seen and name != "<<":
-                raise yaml.MarkedYAMLError(problem=f"the key {name} is there twice", problem_mark=mark)
-            seen.add(name)
-        return node
-
-
-def load(text: str, where: str, loader: type[Loader] = Loader) -> Any:
+def load(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
     """Return what a text holds; a UserError names ``where`` with its line."""
     first, *others = documents(text, where, loader) or [None]
     if others:
@@ -30,7 +18,7 @@ def load(text: str, where: str, loader: type[Loader] = Loader) -> Any:
     return first
 
 
-def documents(text: str, where: str, loader: type[Loader] = Loader) -> list[Any]:
+def documents(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> list[Any]:
     """Return what each document of a text holds; a UserError names ``where`` with its line."""
     try:
         reader, found = loader(text), []
@@ -68,6 +56,16 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
         return 1
     if id(node) not in known:
         known[id(node)] = MOST + 1  # as long as it is not counted
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
         inner = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
         known[id(node)] = 1 + sum(_size(part, known) for part in inner)
     return known[id(node)]
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    """Refuse a key that is there twice, of which PyYAML takes the last, as where two files were put into one."""
+    names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+    if len(set(names)) < len(names):
+        key = next(key for key, _ in reversed(node.value) if names.count(key.value) > 1)
+        raise yaml.MarkedYAMLError(problem=f"the key {key.value} is there twice", problem_mark=key.start_mark)

@@ -136,7 +136,7 @@ class _Text(str):
     line: int
 
 
-class _Lines(yamls.Loader):
+class _Lines(yaml.SafeLoader):
     """Keeps the line of each mapping under the key None, which no file can have by accident, and of each text."""
 
     def construct_scalar(self, node: yaml.ScalarNode) -> _Text:

@@ -71,8 +71,9 @@ def read_lines(path: Path) -> list[str]:
         raise UserError(f"{path}: {error.strerror}") from None
     if not text.strip():
         raise UserError(f"{path}: the file is empty")
-    lines = [_logged(line) if line[:1] == "{" else line for line in text.split("\n")]
-    return _without_prefix(output.visible_lines("\n".join(lines)))
+    if text[0] == "{" or "\n{" in text:
+        text = "\n".join(_logged(line) if line[:1] == "{" else line for line in text.split("\n"))
+    return _without_prefix(output.visible_lines(text))
 
 
 def _logged(line: str) -> str:
