@@ -226,7 +226,7 @@ HEADER = line_of(BASELINE, "time,per.")
 WRONG = {
     "empty": ("", r": the file is empty"),
     "blank": (" \n\n", r": the file is empty"),
-    "binary": ("one\ntwo\n\x7fELF\0\0", r":3: not a text file"),
+    "binary": ("one\ntwo\n\x7fELF\0\0", r":3: it has bytes of 0"),
     "another tool": ("BenchmarkX-8 100 1 ns/op\n", r":1: no load in it.*begins 'BenchmarkX-8 100 1 ns/op'"),
     "queries only": (BASELINE[BASELINE.index("make tsbs-run") :], r":1: no load in it"),
     "cut in the load": (
@@ -265,14 +265,14 @@ def test_a_wrong_log_is_a_sentence(tmp_path, case):
 
 def test_a_wrong_file_is_a_sentence(tmp_path):
     """Missing, a directory, packed, the same twice, not given, a run that is there."""
-    log, packed, results = written(tmp_path / "a.log", BASELINE), tmp_path / "a.log.gz", tmp_path / "results"
-    packed.write_bytes(gzip.compress(BASELINE.encode()))
+    log, packed, results = written(tmp_path / "a.log", BASELINE), tmp_path / "a.log.zst", tmp_path / "results"
+    packed.write_bytes(b"\x28\xb5\x2f\xfd")
     for baseline, candidate, sentence in (
         ("", log, "BASELINE_LOG is not given: make import BASELINE_LOG=a.log CANDIDATE_LOG=b.log"),
         (log, "", "CANDIDATE_LOG is not given"),
         (log, tmp_path / "no", "no: No such file or directory"),
         (log, tmp_path, "Is a directory"),
-        (log, packed, "not a text file; unpack it first"),
+        (log, packed, "it is packed with zstd; unpack it, or pack it with gzip"),
         (log, log, "are the same file"),
     ):
         with pytest.raises(UserError, match=re.escape(sentence)):

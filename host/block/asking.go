@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
+	"time"
 
 	"tsduel/host/exchange"
 	"tsduel/host/record"
@@ -65,6 +67,40 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 		}
 		return s.wrong.keep(v, err)
 	})
+}
+
+// probe asks, before the first block's exchanges, one query of a type that has to have data. If none of them has any
+// on any variant, the plan's window is wrong, and no block can be right.
+func (s *sitting) probe(ctx context.Context) error {
+	var silent []string
+	for _, t := range s.Plan.Queries.Types {
+		if !slices.Contains(s.types, t.Name) || t.MayBeEmpty || t.Quiet {
+			continue
+		}
+		a := &asking{sitting: s, queryType: t.Name}
+		a.plan()
+		a.job.Until = exchange.Until{Count: 1}
+		if err := a.open(); err != nil {
+			return err
+		}
+		result, err := s.send(ctx, a.job)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(result.Sides, func(side exchange.Tally) bool {
+			return side.Failure != "" || side.Empty == 0
+		}) {
+			return nil
+		}
+		silent = append(silent, strings.TrimSpace(t.Own+" "+t.Name))
+	}
+	if len(silent) == 0 {
+		return nil
+	}
+	w := s.Plan.Workload
+	return record.UserError("no variant has data for any query in the plan's window, %s to %s: look at the times of the "+
+		"data, and at what the queries select: %s", w.Start.Format(time.RFC3339), w.End.Format(time.RFC3339),
+		strings.Join(silent, "; "))
 }
 
 // plan decides how long the exchanges last. A profile repeats those of a block so many times.

@@ -1,6 +1,7 @@
 package block
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -148,6 +149,18 @@ func TestWhatAVariantDoesWrongInADuelIsItsOwn(t *testing.T) {
 		if b := fight(t, duels(t, "empty=40", "empty=40")); len(b.Failures) != 2 ||
 			b.Failures[0].Message != "1 of 40 answers to single-groupby-1-1-1 have no data" {
 			t.Errorf("%+v", b.Failures)
+		}
+	})
+	t.Run("none has data for any query, in the first block: the plan's window is wrong", func(t *testing.T) {
+		t.Parallel()
+		f := duels(t, "empty=1", "empty=1")
+		f.Row.Kind, f.Calibration = "warmup", nil
+		f.Plan.Queries.Types = append(f.Plan.Queries.Types, record.QueryType{Name: types[0], Own: "q.yml:3"})
+		*f.block = *record.NewBlock(f.Row)
+		err := runDuel(t.Context(), f, "", f.Row.QueryTypes, &f.block.Duel)
+		if stop, is := errors.AsType[*record.Stop](err); !is || !strings.HasSuffix(stop.Message, ": q.yml:3 "+types[0]) ||
+			!strings.HasPrefix(stop.Message, "no variant has data for any query in the plan's window, ") {
+			t.Errorf("%v", err)
 		}
 	})
 	t.Run("queries of the user: all at once", func(t *testing.T) {

@@ -38,6 +38,10 @@ func (s *sitting) ask(ctx context.Context) error {
 	if s.index == 0 {
 		steps = append(steps, func() error { return s.idle(ctx, "before") })
 	}
+	first := s.Row.Kind == "warmup" || s.Row.Block == 1 && s.Calibration == nil
+	if first && s.index == 0 && s.when == "" && s.profiler == nil {
+		steps = append(steps, func() error { return s.probe(ctx) })
+	}
 	var before map[string][]byte
 	steps = append(steps, func() error { before = maps.Clone(s.bodies); return nil })
 	for place, queryType := range s.types {

@@ -103,8 +103,16 @@ func NoData(line []byte) bool {
 	if len(line) == 0 || line[0] == '#' {
 		return true
 	}
-	return line[0] == 'C' && (bytes.HasPrefix(line, []byte("CREATE DATABASE ")) ||
-		bytes.HasPrefix(line, []byte("CREATE RETENTION POLICY ")))
+	first, rest, _ := bytes.Cut(line[:min(len(line), len("CREATE RETENTION POLICY"))], []byte{' '})
+	if len(first) > len("CREATE") {
+		return false
+	}
+	switch second, _, _ := bytes.Cut(rest, []byte{' '}); strings.ToUpper(string(second)) {
+	case "DATABASE", "RETENTION", "USER", "CONTINUOUS", "MEASUREMENT", "SERIES":
+		word := strings.ToUpper(string(first))
+		return word == "CREATE" || word == "DROP" || word == "ALTER"
+	}
+	return false
 }
 
 // InString says that a line ends within a string of Influx, which VictoriaMetrics' parser and ours do not read on.

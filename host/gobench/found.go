@@ -41,9 +41,11 @@ func outcomes(o output, so string) (f found) {
 	for _, m := range mark.FindAllStringSubmatch(o.text, -1) {
 		marked[m[2]] = m[1]
 	}
-	for _, m := range started.FindAllStringSubmatch(o.text, -1) {
-		f.begun = append(f.begun, m[1])
+	rest := o.text // behind the last one's name: others may print PASS, too
+	for _, m := range started.FindAllStringSubmatchIndex(o.text, -1) {
+		f.begun, rest = append(f.begun, o.text[m[2]:m[3]]), o.text[m[1]:]
 	}
+	ran := allRan.MatchString(rest)
 	for _, name := range f.begun {
 		inside := func(other string) bool { return strings.HasPrefix(other, name+"/") }
 		reason := " " + troubleIn(between(o.text, name))
@@ -56,12 +58,12 @@ func outcomes(o output, so string) (f found) {
 			f.outcomes = append(f.outcomes, outcome{name, name + " was skipped:" + reason, true})
 		case is == "FAIL":
 			f.outcomes = append(f.outcomes, outcome{name: name, why: name + " failed:" + reason})
-		case !allRan.MatchString(o.text) && name == f.begun[len(f.begun)-1]:
+		case !ran && name == f.begun[len(f.begun)-1]:
 			f.outcomes = append(f.outcomes, outcome{name: name, why: name + " " + so})
 			f.ended = name + " ended the process"
 		}
 	}
-	if !allRan.MatchString(o.text) {
+	if !ran {
 		f.ended = cmp.Or(f.ended, "the process "+so)
 	}
 	return f

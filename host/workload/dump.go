@@ -226,7 +226,8 @@ var mark = []byte("\xef\xbb\xbf") // of UTF-8, at the beginning of each of sever
 func noText(in *bufio.Reader) string {
 	head, _ := in.Peek(512)
 	for magic, name := range map[string]string{"\xfd7zXZ": "xz", "PK\x03\x04": "zip", "7z\xbc\xaf": "7-Zip",
-		"\x04\x22\x4d\x18": "lz4", "\xff\x06\x00\x00sNaPpY": "snappy", "Rar!": "rar"} {
+		"\x04\x22\x4d\x18": "lz4", "\xff\x06\x00\x00sNaPpY": "snappy", "Rar!": "rar", "LZIP": "lzip",
+		"\x1f\x9d": "compress", "\x1f\x8b": "gzip, twice", "BZh": "bzip2, twice", "\x28\xb5\x2f\xfd": "zstd, twice"} {
 		if bytes.HasPrefix(head, []byte(magic)) {
 			return "it is packed with " + name + ": unpack it, or pack it with gzip or zstd"
 		}

@@ -2,6 +2,7 @@
 
 import io
 import textwrap
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import pandas as pd
 
 mpl.use("Agg")
 
-from matplotlib import style, ticker
+from matplotlib import font_manager, style, ticker
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -22,7 +23,10 @@ from matplotlib.lines import Line2D
 
 from plots import numbers
 
-STYLE = Path(__file__).with_name("bench.mplstyle")
+# Names of rules are in any script. Of a letter that no font here has there is a box, and tables have the name.
+_WIDE = ("Noto Sans CJK SC", "WenQuanYi Zen Hei", "Noto Sans Devanagari", "Noto Sans Thai", "FreeSans", "Unifont")
+_FONTS = ["DejaVu Sans", *sorted(set(_WIDE) & set(font_manager.get_font_names()))]
+STYLE: list[str | Path | dict[str, Any]] = [Path(__file__).with_name("bench.mplstyle"), {"font.family": _FONTS}]
 styled = style.context(STYLE)
 """Decorator of a function that draws a figure: it draws with the settings of bench.mplstyle."""
 GREY, PALE, DARK_BAND = "#5f5f5f", "#ececec", "#c4c4c4"
@@ -197,7 +201,8 @@ def _with_titles(svg: str) -> str:
 def save(figure: Figure, path: Path) -> None:
     """Write SVG and PNG beside each other, without dates or versions in them."""
     path.parent.mkdir(exist_ok=True)
-    with style.context(STYLE):
+    with style.context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         # The layout takes as long as drawing: make it once for both files. The second step corrects the first.
         if engine := figure.get_layout_engine():
             engine.execute(figure)

@@ -89,30 +89,34 @@ _MARKS = (
 )
 
 
-def text_of(content: bytes, where: str) -> str:
-    """Return the text of a file as an editor may have saved it, with LF at the end of its lines.
+def text_of(path: Path, most: int = _TEXT_MOST, errors: str = "strict") -> str:
+    """Return the text of a user's file as an editor may have saved it, with LF at the end of its lines.
 
     Of a file that is packed with gzip, bzip2 or xz the text in it; a UserError says what else it is.
     """
+    where = str(path)
+    with path.open("rb") as stream:
+        content = stream.read(most + 1)
     for magic, packing in _UNPACK.items():
         if content.startswith(magic):
             try:
-                content = packing.open(io.BytesIO(content)).read(_TEXT_MOST + 1)
+                content = packing.open(io.BytesIO(content)).read(most + 1)
             except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
                 raise UserError(f"{where}: it is packed, and damaged: {error}; make the file anew") from None
-    if len(content) > _TEXT_MOST:
-        raise UserError(f"{where}: it has more than {_TEXT_MOST >> 20} MiB; give a part of it")
+    if len(content) > most:
+        raise UserError(f"{where}: it has more than {most >> 20} MiB; give a part of it")
     for magic, name in _PACKED.items():
         if content.startswith(magic):
             raise UserError(f"{where}: it is packed with {name}; unpack it, or pack it with gzip")
     mark, encoding = next((known for known in _MARKS if content.startswith(known[0])), (b"", "utf-8"))
     try:
-        text = content[len(mark) :].decode(encoding)
+        text = content[len(mark) :].decode(encoding, errors)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise UserError(f"{where}:{line}: not {encoding.upper()} at byte {error.start}; save it as UTF-8") from None
-    if "\0" in text:
-        raise UserError(f"{where}: it has bytes of 0, as UTF-16 without its first mark has; save it as UTF-8")
+    if (at := text.find("\0")) >= 0:
+        line, what = text.count("\n", 0, at) + 1, "as UTF-16 without its first mark, archives and programs have"
+        raise UserError(f"{where}:{line}: it has bytes of 0, {what}; save it as UTF-8")
     return text.replace("\r\n", "\n")
 
 

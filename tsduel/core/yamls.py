@@ -36,7 +36,10 @@ def documents(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLo
     except (yaml.YAMLError, ValueError, AttributeError) as error:  # not only the first for !!timestamp 2025-13-45
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise UserError(f"{where}{line}: not YAML: {getattr(error, 'problem', error)}; mend this line") from None
+        mend = "mend this line"
+        if mark and "{{" in "".join(text.split("\n")[mark.line : mark.line + 1]):
+            mend = "write a text that begins with braces in quotes, and render a template before (helm template)"
+        raise UserError(f"{where}{line}: not YAML: {getattr(error, 'problem', error)}; {mend}") from None
 
 
 def texts(values: Any) -> Any:
@@ -53,6 +56,16 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
         return 1
     if id(node) not in known:
         known[id(node)] = MOST + 1  # as long as it is not counted
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
         inner = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
         known[id(node)] = 1 + sum(_size(part, known) for part in inner)
     return known[id(node)]
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    """Refuse a key that is there twice, of which PyYAML takes the last, as where two files were put into one."""
+    names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+    if len(set(names)) < len(names):
+        key = next(key for key, _ in reversed(node.value) if names.count(key.value) > 1)
+        raise yaml.MarkedYAMLError(problem=f"the key {key.value} is there twice", problem_mark=key.start_mark)

@@ -106,15 +106,26 @@ def _remote_revision(repo: str, ref: str, variant: str) -> str:
         reason = last_line(done.stderr)
         raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")
     known = {name: revision for revision, name in (line.split("\t", 1) for line in done.stdout.splitlines())}
-    # git's own order of names; NAME^{} is the commit of an annotated tag.
-    for name in (ref, f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", f"refs/{ref}"):
-        if name in known:
-            return known[name]
+    # In git's own order; NAME^{} is the commit of an annotated tag.
+    full = ("", "refs/tags/", "refs/heads/", "refs/")
+    found = {place: known.get(f"{place}{ref}^{{}}") or known.get(f"{place}{ref}", "") for place in full}
+    _check_one(ref, found["refs/tags/"], found["refs/heads/"], variant)
+    if revision := next(filter(None, found.values()), ""):
+        return revision
     if not SHORT_HASH.fullmatch(ref):
         return ""
     # Only a clone knows a commit by its hash. The build needs a clone anyway.
     done = run([PROJECT / "scripts" / "fetch-git", repo, ref])
     return _rev_parse(done.stdout.strip(), ref) if done.returncode == 0 else ""
+
+
+def _check_one(ref: str, tag: str, branch: str, variant: str) -> None:
+    """Raise if a name is that of a tag and of a branch at another commit: git takes the tag."""
+    if tag and branch and tag != branch:
+        raise UserError(
+            f"variant {variant}: '{ref}' is a tag ({tag[:SHOWN]}) and a branch ({branch[:SHOWN]}): write tags/{ref} or "
+            f"heads/{ref}"
+        )
 
 
 def _names(location: str) -> list[str]:
@@ -132,6 +143,8 @@ def _git(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
     if is_path and (there := git("-C", location, "rev-parse", "--git-dir")).returncode != 0:
         why = "" if IS_NONE in there.stderr else f" ({says(there.stderr)})"
         raise UserError(f"variant {variant}: {location} is no git repository that can be read{why}; look at 'repo:'")
+    if is_path:
+        _check_one(ref, *(_rev_parse(location, f"refs/{kind}/{ref}") for kind in ("tags", "heads")), variant)
     revision = _rev_parse(location, ref) if is_path else _remote_revision(location, ref, variant)
     if not FULL_HASH.fullmatch(revision):
         raise UserError(

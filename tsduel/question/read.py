@@ -118,10 +118,10 @@ def read_file(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 def _mapping(path: Path) -> dict[str, Any]:
     try:
-        content = path.read_bytes()
+        text = files.text_of(path)
     except OSError as error:
         raise unreadable(path, error.strerror) from None
-    data = yamls.load(files.text_of(content, str(path)), str(path))
+    data = yamls.load(text, str(path))
     if not isinstance(data, dict):
         raise UserError(f"{path}: an experiment is a mapping that starts with `name:`")
     return data

@@ -9,7 +9,7 @@ from typing import Any
 
 from tsduel.core.errors import UserError
 from tsduel.core.wording import lasting, number_of
-from tsduel.workloads.own.query import Asked, Query, Template, documents, read_text, span, unique
+from tsduel.workloads.own.query import Asked, Query, Template, documents, read_text, span, strings, unique
 from tsduel.workloads.own.requests import HOSTS, Data
 
 SCRAPE_S = 15.0
@@ -23,7 +23,7 @@ _EXPR = re.compile(r'"expr\\?"\s*:|^[\s-]*expr\s*:', re.MULTILINE)
 _LABEL = re.compile(r"\blabel_values\(\s*(?:.*,)?\s*([A-Za-z_]\w*)\s*\)", re.DOTALL)
 _OF_A_QUERY = (
     *("title", "refId", "hide", "hidden", "interval", "intervalFactor", "maxDataPoints", "timeFrom", "step"),
-    *("instant", "range", "datasource"),
+    *("instant", "range", "datasource", "group", "kind"),
 )
 _NOT_ASKED = ("templating", "variables", "annotations")
 
@@ -38,6 +38,7 @@ def filled(text: str, step_s: float, range_s: float) -> str:
     }
     texts |= {
         "__interval_ms": f"{step_s * 1000:.0f}",
+        "__rate_interval_ms": f"{rate_s * 1000:.0f}",
         "__range_s": f"{range_s:.0f}",
         "__range_ms": f"{range_s * 1000:.0f}",
     }
@@ -69,10 +70,16 @@ def read(path: str, data: Data) -> Asked:
         if range_s < shown_s:
             told = f"it shows {lasting(shown_s)}, and is asked over {lasting(range_s)}, half of the data's window"
             left_out.append(f"{path}: {told}")
-        empty = [panel for panel in _panels(found) if not any(True for _ in _targets(panel, {}))]
+        exported = str(found.get("__elements")) if isinstance(found, dict) else ""
+        empty = [
+            panel
+            for panel in _panels(found)
+            if not any(True for _ in _targets(panel, {})) and (_library(panel) or "\0") not in exported
+        ]
         if empty:
-            titles = ", ".join(str(panel.get("title") or panel.get("type")) for panel in empty)
-            left_out.append(f"{path}: {number_of(len(empty), 'panel')} without an expression: {titles}")
+            titles = ", ".join(str(panel.get("title") or panel.get("type") or "panel") for panel in empty)
+            told = "; export it with its library panels, for sharing externally" if any(map(_library, empty)) else ""
+            left_out.append(f"{path}: {number_of(len(empty), 'panel')} without an expression: {titles}{told}")
         for target in asked:
             where = f"{path}:{lines.pop(0) if lines else 1}"
             if target is None:
@@ -111,7 +118,7 @@ def found_in(path: str, text: str) -> Iterator[Any]:
         except UserError:
             return
     texts = (
-        inner for document in found for inner in _strings(document) if '"expr"' in inner and inner.lstrip()[:1] == "{"
+        inner for document in found for inner in strings(document) if '"expr"' in inner and inner.lstrip()[:1] == "{"
     )
     for document in (*found, *map(_json, texts)):
         if _levels(document) < _DEEP and any(target for target in _targets(document, {})):
@@ -131,11 +138,6 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _strings(found: Any) -> Iterator[str]:
-    for part in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
-        yield from [part] if isinstance(part, str) else _strings(part)
 
 
 def _targets(found: Any, above: dict[str, Any]) -> Iterator[dict[str, Any] | None]:
@@ -159,21 +161,31 @@ def _targets(found: Any, above: dict[str, Any]) -> Iterator[dict[str, Any] | Non
 def _panels(found: Any) -> Iterator[dict[str, Any]]:
     """Yield all panels but rows, which only hold others."""
     if isinstance(found, dict):
-        is_panel = isinstance(found.get("type"), str) and ("gridPos" in found or "targets" in found)
-        if (is_panel and found["type"] != "row") or found.get("kind") == "Panel":
-            yield found.get("spec", found) if found.get("kind") == "Panel" else found
+        if str(found.get("kind")) in {"Panel", "LibraryPanel"} and isinstance(found.get("spec"), dict):
+            yield found["spec"]
+            return
+        if found.get("type") != "row" and ("gridPos" in found or "targets" in found or "libraryPanel" in found):
+            yield found
+            return
     for part in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
         yield from _panels(part)
 
 
+def _library(panel: dict[str, Any]) -> str:
+    """Return which panel of Grafana's library it is, "" if it is none."""
+    of = panel.get("libraryPanel")
+    return str(of.get("uid") or of.get("name") or "") if isinstance(of, dict) else ""
+
+
 def _not_asked(target: dict[str, Any]) -> str:
     source = target.get("datasource")
-    kind = source.get("type") if isinstance(source, dict) else None
+    named = source.get("type") if isinstance(source, dict) else source
+    kind = next((one for one in (target.get("group"), named, target.get("kind")) if isinstance(one, str)), "")
     if target.get("hide") is True or target.get("hidden") is True:
         return "is hidden"
     if not target["expr"].strip():
         return "is empty"
-    if isinstance(kind, str) and re.search("loki|logs|tempo|pyroscope|influx|graphite|sql", kind.lower()):
+    if re.search("loki|logs|tempo|pyroscope|influx|graphite|sql", kind.lower()) and "prom" not in kind.lower():
         return f"is asked of {kind}"
     return ""
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tsduel.core.errors import UserError
 from tsduel.core.wording import number_of
-from tsduel.workloads.own.query import Asked, Query, RefusedError, Template, read_text, span, unique
+from tsduel.workloads.own.query import Asked, Query, RefusedError, Template, read_text, span, strings, unique
 from tsduel.workloads.own.requests import Data
 
 MOST = 15
@@ -114,8 +114,7 @@ def _line(line: str, number: int) -> _Request:
         raise RefusedError("it is cut off, and no JSON")
     params = entry.get("params")
     if not isinstance(params, dict) or not params.get("query"):
-        parts = (part for value in entry.values() for part in (value.values() if isinstance(value, dict) else [value]))
-        texts = (part for part in parts if isinstance(part, str) and not part.startswith('{"log"'))
+        texts = (part for part in strings(entry) if not part.startswith('{"log"'))
         inner = next((text for text in texts if PATHS[0] in text or '"params"' in text), "")
         if inner:  # of an access log in JSON, and of Docker's logs
             return _line(inner.strip(), number)
@@ -125,7 +124,8 @@ def _line(line: str, number: int) -> _Request:
 
 
 def _path(line: str, number: int) -> _Request:
-    path = next((word for word in line.replace('"', " ").split() if word.startswith(("/", "http://", "https://"))), "")
+    words = [word for word in line.replace('"', " ").split() if word.startswith(("/", "http://", "https://"))]
+    path = next((word for word in words if PATHS[0] in word), words[0] if words else "")
     try:
         parts = urlsplit(path)
     except ValueError as error:

@@ -3,7 +3,7 @@
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,8 @@ def span(text: str) -> float:
 
 
 def named(name: object, where: str) -> str:
-    """Check a name, which is also that of files."""
+    """Check a name, which is also that of files, and return it composed (NFC), as most keyboards write it."""
+    name = unicodedata.normalize("NFC", name) if isinstance(name, str) else name
     if not isinstance(name, str) or not name or _plain(name) != name or name in RESERVED:
         raise UserError(
             f"{where}: {name!r} is no name of a query: letters, digits, _ . and -, at most 50, "
@@ -120,7 +121,7 @@ def unique(queries: Iterable[Query]) -> tuple[Query, ...]:
 def read_text(path: str, key: str) -> str:
     """Return the text of a file that `key` of the experiment names."""
     try:
-        text = files.text_of(Path(path).read_bytes(), path)
+        text = files.text_of(Path(path))
     except OSError as error:
         raise UserError(f"{key}: {path}: {error.strerror}; give the path of a file") from None
     if not text.strip():
@@ -128,11 +129,29 @@ def read_text(path: str, key: str) -> str:
     return text
 
 
+class _Text(str):
+    """A text and its line."""
+
+    __slots__ = ("line",)
+    line: int
+
+
 class _Lines(yaml.SafeLoader):
-    """Keeps the line of each mapping under the key None, which no file can have by accident."""
+    """Keeps the line of each mapping under the key None, which no file can have by accident, and of each text."""
+
+    def construct_scalar(self, node: yaml.ScalarNode) -> _Text:
+        made = _Text(super().construct_scalar(node))
+        made.line = node.start_mark.line + 1
+        return made
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001,FBT002
         return {**super().construct_mapping(node, deep=deep), None: node.start_mark.line + 1}
+
+
+def place(path: str, found: object) -> str:
+    """Return FILE:LINE of a part of a file that documents() has read; the file of a number."""
+    line = found.get(None) if isinstance(found, dict) else getattr(found, "line", None)
+    return f"{path}:{line}" if line else path
 
 
 def documents(path: str, text: str) -> list[Any]:
@@ -142,10 +161,21 @@ def documents(path: str, text: str) -> list[Any]:
     return yamls.documents(text, path, _Lines)
 
 
+def strings(found: Any) -> Iterator[str]:
+    """Yield each text that is a value in nested lists and mappings."""
+    left = [found]
+    while left:
+        part = left.pop()
+        if isinstance(part, str):
+            yield part
+        left += reversed(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+
+
 def mapping(found: object, path: str, allowed: Sequence[str], what: str) -> dict[Any, Any]:
     """Check that a part of a file is a mapping with allowed keys only."""
     if not isinstance(found, dict):
-        raise UserError(f"{path}: {what} is a mapping with {', '.join(allowed)}, and here is {str(found)[:60]!r}")
+        wanted = f"{what} is a mapping with {', '.join(allowed)}"
+        raise UserError(f"{place(path, found)}: {wanted}, and here is {str(found)[:60]!r}")
     for key in found:
         if key is not None and key not in allowed:
             raise UserError(f"{path}:{found[None]}: {key}: unknown key of {what}; allowed: {', '.join(allowed)}")

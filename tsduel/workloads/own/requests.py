@@ -19,6 +19,7 @@ from tsduel.workloads.own.query import Asked, Query, RefusedError, Template
 
 MOST = 2000
 """Different requests of a type; after the last one follows the first."""
+_NAMED = 50
 HOSTS = ("hostname", "host", "instance")
 """Labels of the user's data that `{{host}}` may stand for."""
 _TO_ESCAPE = re.compile(r"""["'`\\|\n]""")
@@ -69,6 +70,7 @@ def settled(asked: Asked, data: Data, *, leave_out: bool) -> Asked:
         raise UserError("\n".join(sorted([*asked.faults, *faults], key=_line)))
     left_out = [
         f"{queries[0].where}: {number_of(len(queries), 'request')} left out, {queries[0].name} first: it {why}"
+        + _also(queries)
         for why, queries in sorted(refused.items(), key=lambda item: _line(item[1][0].where))
     ]
     if not kept:
@@ -82,6 +84,13 @@ def settled(asked: Asked, data: Data, *, leave_out: bool) -> Asked:
         told = f"{file}: the mix is {100 * share:.3g} % of what the file asks, {len(kept)} of its queries"
         left_out.append(told)
     return replace(asked, queries=tuple(kept), left_out=(*asked.left_out, *left_out))
+
+
+def _also(queries: Sequence[Query]) -> str:
+    """Name the other queries that are left out for the same reason, with their lines."""
+    names = list(dict.fromkeys(f"{query.name} ({query.where.rpartition(':')[2]})" for query in queries))[1:]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"; the same holds for {', '.join(names[:_NAMED])}{more}" if names else ""
 
 
 def _line(sentence: str) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 from tsduel.core.errors import UserError
 from tsduel.core.wording import number_of
-from tsduel.workloads.own.query import Asked, Query, Template, documents, read_text, seconds, unique
+from tsduel.workloads.own.query import Asked, Query, Template, documents, place, read_text, seconds, span, unique
 from tsduel.workloads.own.requests import Data
 
 EVERY = "1m"
@@ -43,7 +43,7 @@ def groups_of(found: Iterable[Any], path: str) -> list[Any] | None:
     """Return all groups of documents; None if none of them has rules.
 
     They are Prometheus' own files and what /api/v1/rules answers, PrometheusRule and VMRule of Kubernetes, lists of
-    these, and ConfigMaps with such files.
+    these, ConfigMaps with such files, and Mimir's lists by namespace.
     """
     parts = list[list[Any] | None]()
     for document in found:
@@ -63,6 +63,9 @@ def groups_of(found: Iterable[Any], path: str) -> list[Any] | None:
             parts += [groups_of(documents(where, text), where) for where, text in named.items()]
         else:
             parts.append(groups_of([document.get("spec"), data], path))
+            # What Mimir's API answers and its tools write: lists of groups by namespace.
+            lists = [part for name, part in document.items() if isinstance(part, list) and name not in {"items", None}]
+            parts += [part for part in lists if part and all(isinstance(one, dict) and "rules" in one for one in part)]
     known = [part for part in parts if part is not None]
     return [group for part in known for group in part] if known else None
 
@@ -70,9 +73,14 @@ def groups_of(found: Iterable[Any], path: str) -> list[Any] | None:
 def _group(group: Any, path: str) -> tuple[float, list[Any]]:
     """Return the seconds between two evaluations of a group, and its rules."""
     if not isinstance(group, dict):
-        raise UserError(f"{path}: a group is a mapping with name, interval and rules, and here is {str(group)[:60]!r}")
+        wanted = "a group is a mapping with name, interval and rules"
+        raise UserError(f"{place(path, group)}: {wanted}, and here is {str(group)[:60]!r}")
     where, every, rules = f"{path}:{group[None]}", group.get("interval"), group.get("rules")
-    interval_s = every if isinstance(every, int | float) and every > 0 else seconds(every or EVERY, where)
+    if (language := group.get("type") or "prometheus") != "prometheus":
+        raise UserError(f"{where}: group {group.get('name')} is asked in {language}")
+    if not every or span(str(every)) == 0:
+        every = EVERY  # as Prometheus takes 0s
+    interval_s = every if isinstance(every, int | float) and every > 0 else seconds(every, where)
     if not isinstance(rules, list | None):
         raise UserError(f"{where}: rules: of group {group.get('name')} is a list")
     return float(interval_s), rules or []
@@ -80,7 +88,7 @@ def _group(group: Any, path: str) -> tuple[float, list[Any]]:
 
 def _rule(rule: Any, path: str, interval_s: float) -> Query:
     if not isinstance(rule, dict):
-        raise UserError(f"{path}: a rule is a mapping with `expr:`, and here is {str(rule)[:60]!r}")
+        raise UserError(f"{place(path, rule)}: a rule is a mapping with `expr:`, and here is {str(rule)[:60]!r}")
     if rule.get("type") in {"alerting", "recording"}:  # as the API says it
         rule |= {"alert" if rule["type"] == "alerting" else "record": rule.get("name"), "expr": rule.get("query")}
     where, text, name = f"{path}:{rule[None]}", rule.get("expr"), rule.get("alert") or rule.get("record")

@@ -4,11 +4,12 @@ A log has one load (the loader's CSV and summary), process_* lines of /metrics, 
 types, between lines of make and of the terminal. Every error names file and line.
 """
 
-import codecs
+import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.workloads.tsbs import output
 from tsduel.workloads.tsbs.output import LoadOutput, QueryOutput, TsbsFormatError
@@ -65,20 +66,24 @@ class Log:
 def read_lines(path: Path) -> list[str]:
     """Return each line of a text file as a terminal would show it."""
     try:
-        if path.stat().st_size > LARGEST:
-            raise UserError(f"{path}: larger than {LARGEST >> 20} MiB, so it is no log of `make tsbs`")
-        raw = path.read_bytes()
+        text = files.text_of(path, LARGEST, "replace")  # a terminal cuts letters into halves
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    if not raw.strip():
+    if not text.strip():
         raise UserError(f"{path}: the file is empty")
-    # PowerShell writes UTF-16.
-    encoding = "utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
-    text = raw.decode(encoding, errors="replace")
-    if "\0" in text or raw.startswith(b"\x1f\x8b"):
-        line = text[: text.find("\0")].count("\n") + 1 if "\0" in text else 1
-        raise UserError(f"{path}:{line}: not a text file; unpack it first if it is packed")
+    if text[0] == "{" or "\n{" in text:
+        text = "\n".join(_logged(line) if line[:1] == "{" else line for line in text.split("\n"))
     return _without_prefix(output.visible_lines(text))
+
+
+def _logged(line: str) -> str:
+    """Return what a line of JSON has logged, as Docker's and Drone's are."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    texts = (found.get(key) for key in ("log", "out", "message", "MESSAGE") if isinstance(found, dict))
+    return next((text.rstrip("\r\n").replace("\n", " ") for text in texts if isinstance(text, str)), line)
 
 
 def _without_prefix(lines: list[str]) -> list[str]:

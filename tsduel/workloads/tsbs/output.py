@@ -31,7 +31,7 @@ _QUERY_STATS = re.compile(
     r" sum:\s*(?P<sum_s>[\d.]+)\s?sec, count:\s*(\d+)"
 )
 # Of ECMA-48: control sequences (colours), and operating system commands (window titles).
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]_^PX][^\x07\x1b]*(?:\x07|\x1b\\))")
 _WALL = re.compile(r"^wall clock time: (?P<seconds>[\d.]+)\s?sec")
 
 
