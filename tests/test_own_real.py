@@ -22,6 +22,8 @@ from tsduel.workloads.own import dump
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("blocks")]
 OWN = PROJECT / "experiments/own"
+# On both sides, since each version takes minutes to build: the one that tests/test_databases_real.py has.
+INFLUXDB = {"target": "influxdb", "ref": "v1.8.10"}
 
 
 @pytest.fixture
@@ -151,7 +153,7 @@ def test_influxdb_takes_lines_with_escapes_and_is_asked_influxql(block, tmp_path
     where = "time >= '{{start}}' AND time < '{{end}}' AND path =~ /my data/"
     text = f"SELECT mean(used_percent) FROM disk WHERE {where} GROUP BY time(10m), host"  # noqa: S608
     (tmp_path / "q.yml").write_text(f"queries:\n  - name: a\n    window: any 1h\n    query: {json.dumps(text)}\n")
-    sides = read.read_file(PROJECT / "experiments/influxdb.yml")["variants"]
+    sides = dict.fromkeys(("baseline", "candidate"), INFLUXDB)
     record = block("dump", variants=sides, queries={"file": str(tmp_path / "q.yml")}, design={"load": load})
     assert stored(record) == [owndump.SAMPLES] * 2
     (asked,) = record["duel"]["types"]
@@ -224,7 +226,7 @@ def test_influxdb_is_told_the_unit_of_the_times(block, tmp_path, unit):
     (tmp_path / "data").write_text("".join(lines))
     text = "SELECT mean(level) FROM tide WHERE time >= '{{start}}' AND time < '{{end}}' GROUP BY time(5m)"
     (tmp_path / "q.yml").write_text(json.dumps({"window": "any 30m", "queries": [{"name": "a", "query": text}]}))
-    sides = read.read_file(PROJECT / "experiments/influxdb.yml")["variants"]
+    sides = dict.fromkeys(("baseline", "candidate"), INFLUXDB)
     files = {"workload": {"file": str(tmp_path / "data")}, "queries": {"file": str(tmp_path / "q.yml")}}
     record = block("dump", variants=sides, **files)
     assert record["status"] == "ok"
