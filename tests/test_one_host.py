@@ -19,7 +19,7 @@ SUMS = "find . -type f | sort | xargs sha256sum"
 def fleet(tmp_path):
     """Boot one host."""
     require()
-    made = Fleet(tmp_path / "fleet", 1)
+    made = Fleet(tmp_path, 1)
     try:
         yield made
     finally:
