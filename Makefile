@@ -49,8 +49,12 @@ $(filter-out tsbs gobench,$(COMMANDS)): .venv
 clean-cache uninstall: known
 	$(DO)scripts/$@$(OR)
 
+# What one person runs between two commits, and the rest, in which nothing of it is repeated.
 test: .venv-dev
 	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; scripts/test$(OR)
+
+test-all: .venv-dev
+	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; scripts/test all$(OR)
 
 # Real nodes that run pods, for which Kubernetes is built once, in some ten minutes.
 test-k8s: .venv-dev
@@ -75,4 +79,4 @@ endif
 .DEFAULT:
 	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands '$(subst ','\'',$@)'$(OR)
 
-.PHONY: help doctor look test test-k8s bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)
+.PHONY: help doctor look test test-all test-k8s bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.figures import PROJECT, Figure, at_least, at_most
 
-SUITES = ("tests/test_faults.py", "tests/test_faults_real.py")
+SUITES = ("tests/test_faults.py", "tests/test_end_to_end.py")
 SUMMARY = re.compile(r"faults: (\d+) kills, (\d+) blocks lost, (\d+) repeated, (\d+) processes left")
 KILLS = 33
 RESUME_S = 10.0
@@ -25,7 +25,8 @@ POLL_S = 0.02
 
 def kills() -> list[Figure]:
     """Run the fault-injection tests; return the results of all their kills."""
-    words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider", *SUITES]
+    words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"]
+    words += ["-k", "kill", *SUITES]
     environment = {"TSDUEL_TEST_SEEDS": "1 2"} | os.environ
     done = subprocess.run(words, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
     line = SUMMARY.search(done.stdout)

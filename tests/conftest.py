@@ -23,12 +23,12 @@ from tsduel.places.gcp import api as compute_api
 os.environ["NO_GCE_CHECK"] = "true"
 GROUP = re.compile(r"xdist_group\(\"(\w+)\"\)")
 # In the order in which they begin: those that take longest first. The tests without a group come last.
-GROUPS = ("bare", "real", "blocks", "databases", "planted", "fleets", "k8s", "provider")
+GROUPS = ("planted", "databases", "bare", "provider", "blocks", "real", "fleets", "k8s")
 # Files whose tests make reports, type make, or start servers, scripts and builds: they are marked `long`.
 LONG = re.compile(
-    "test_(browser|build|cli|compare|components|crossing|disk|doctor|examine|exports|faults|gcp_faults"
-    "|gobench_shared|hostile|hosts|import|make|outcome|page|pairs|pictures|profiles|provide|remote|report|runlog|runs"
-    "|safety|spares|sweep|uninstall|upgrade|view_terminal)"
+    "test_(build|cli|compare|components|crossing|disk|doctor|end_to_end|examine|exports|faults|gcp_faults"
+    "|gobench_shared|hostile|hosts|import|make|one_host|outcome|page|pairs|pictures|profiles|provide|remote|report"
+    "|runlog|runs|safety|spares|sweep|uninstall|upgrade|view_terminal)"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -93,3 +94,11 @@ def test_a_program_of_a_run_with_blocks_is_not_built_again(tmp_path, monkeypatch
     assert [kept(run_dir, name) for name in names] == [True, True, False, False]
     program.write_text("#!/bin/sh\n# another Go\n")
     assert [kept(run_dir, name) for name in names] == [False] * 4
+
+
+def test_influxdb_takes_no_address_from_an_experiment(tmp_path):
+    """Its own variables would override our file: its start refuses them, by name."""
+    given = {"INFLUXDB_HTTP_BIND_ADDRESS": "0.0.0.0", "DB_DATA_DIR": str(tmp_path), "DB_BINARY": "false"}  # noqa: S104
+    start = PROJECT / "scripts/targets/influxdb/start"
+    done = subprocess.run([start], env=given, capture_output=True, text=True, check=False)
+    assert (done.returncode, "INFLUXDB_HTTP_BIND_ADDRESS is ours" in done.stderr) == (2, True)

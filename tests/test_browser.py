@@ -16,9 +16,12 @@ from plots.sections import profiles
 from tsduel.plan import changes
 from tsduel.stats import aa
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium (scripts/test does it where it can)"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium (make test-all does)"
+    ),
+]
 DOCS = Path(__file__).parents[1] / "docs"
 SCREENS = {"wide": (1280, 800), "phone": (390, 844)}
 

@@ -31,21 +31,30 @@ def checkout(tmp_path):
     return Checkout(tmp_path / "checkout", ansible=False)
 
 
-def make(checkout, variants, **parts):
-    """Run two small blocks of these variants to the report; return the run."""
+def make(checkout, variants, look=lambda: None, *, stored, **parts):
+    """Run two small blocks of these variants to the report, and look at them meanwhile; return the run.
+
+    All samples were found ``stored`` times of each variant.
+    """
     asked = yaml.safe_load((checkout.path / "experiments/smoke.yml").read_text())
-    asked |= {"name": "parts", "smoke": False, "variants": variants} | parts
-    asked["workload"]["batch_size"] = 500
+    asked |= {"name": "parts", "smoke": False, "variants": variants}
     asked["duel"]["load"] = True
+    for section, fields in ({"workload": {"batch_size": 500}} | parts).items():
+        asked[section] |= fields
     (checkout.path / "experiments/parts.yml").write_text(yaml.safe_dump(asked))
-    checkout.make("tsbs", "RUN=parts", "EXPERIMENT=experiments/parts.yml", f"SET=host.port={free_port()} {QUIET}")
+    words = ("tsbs", "RUN=parts", "EXPERIMENT=experiments/parts.yml", f"SET=host.port={free_port()} {QUIET}")
+    log = checkout.path / "log"
+    with checkout.making(log, *words) as process:
+        while process.poll() is None:
+            look()
+            time.sleep(0.5)
+    assert process.returncode == 0, log.read_text()
     run_dir = checkout.results("parts")
     checks = rows(run_dir / "tidy/checks.csv")
     assert [check for check in checks if check["ok"] != "true"] == []
-    stored = [float(check["actual"]) for check in checks if check["check"] == "samples_stored"]
-    # Of each variant in each block: alone, and exchanged in two sittings.
-    assert len(stored) == 2 * 2 * 3
-    assert min(stored) > 0
+    found = [float(check["actual"]) for check in checks if check["check"] == "samples_stored"]
+    assert len(found) == 2 * stored
+    assert min(found) > 0
     return run_dir
 
 
@@ -61,7 +70,7 @@ def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):
     agent = {"role": "vmagent", "ref": "v1.133.0", "flags": ["-remoteWrite.relabelConfig=relabel.yml"], "files": files}
     front = {"role": "vmauth", "ref": "v1.133.0"}
     variants = {"baseline": {"ref": "v1.133.0"}, "candidate": {"components": [SERVER, agent, front]}}
-    run_dir = make(checkout, variants)
+    run_dir = make(checkout, variants, stored=2 * 3)  # in two blocks: alone, and exchanged in two sittings
     for metric in ("duel_role_cpu_us", "duel_load_role_cpu_us", "load_role_cpu_us", "duel_role_rss_bytes"):
         found = by_role(run_dir, metric)
         assert float(found["server"][0]) > 0, metric
@@ -96,8 +105,11 @@ def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):
 
 
 @history.needed
-def test_the_real_cluster_with_replicas(checkout):
-    """Of experiments/cluster.yml's newer version: counters by the names that we read, one against several of a role."""
+def test_the_real_cluster_with_replicas_and_tenants(checkout):
+    """Of experiments/cluster.yml's newer version: counters by the names that we read, one against several of a role.
+
+    Each of two tenants gets the same data on both sides, and all answers are the same.
+    """
     checkout.environment |= history.rewritten()
     one = yaml.safe_load((PROJECT / "experiments/cluster.yml").read_text())["variants"]["candidate"]
     source = {name: value for name, value in one.items() if name != "target"}
@@ -106,7 +118,18 @@ def test_the_real_cluster_with_replicas(checkout):
         for role, count in (("vmselect", 1), ("vminsert", 2), ("vmstorage", 2))
     ]
     many = {"target": "victoriametrics-cluster", "components": several}
-    run_dir = make(checkout, {"baseline": one, "candidate": many})
+    seen = set()
+    run_dir = make(
+        checkout,
+        {"baseline": one, "candidate": many},
+        lambda: seen.update(tenants(checkout.path)),
+        stored=1 + 2,  # alone in the warm-up block, exchanged in two sittings of the other one
+        workload={"batch_size": 500, "tenants": 2, "solo_scale": 50},
+        design={"load": "duel", "blocks": 1, "warmup_blocks": 1},
+    )
+    # On both sides, each of which has its own ports.
+    assert {tenant for _, tenant in seen} == {"0:0", "1:0"}
+    assert len(seen) >= 4
     used = by_role(run_dir, "duel_load_role_cpu_us")
     assert set(used) == {"vmselect", "vminsert", "vminsert-2", "vmstorage", "vmstorage-2"}
     # Batches go to both vminserts in turn, and each vmstorage has a part of the series.
@@ -122,25 +145,6 @@ def test_the_real_cluster_with_replicas(checkout):
     assert of["inserted"] == {"vminsert"}
     assert of["requests"] == {"vmselect"}
     assert moved["requests"] == sum(one["exchanges"] for one in block["duel"]["types"])
-
-
-@history.needed
-def test_tenants_of_the_real_cluster_take_batches_and_queries_in_turn(checkout, tmp_path):
-    """Each of two tenants gets the same data on both sides, and all answers are the same."""
-    checkout.environment |= history.rewritten()
-    fields = "workload.tenants=2 design.blocks=1 design.warmup_blocks=0 duel.seconds=0.2"
-    words = ("tsbs", "RUN=two", "EXPERIMENT=cluster", f"SET={fields} host.port={free_port()} {QUIET}")
-    seen = set()
-    with checkout.making(tmp_path / "log", *words) as process:
-        while process.poll() is None:
-            seen |= set(tenants(checkout.path))
-            time.sleep(0.5)
-    assert process.returncode == 0, (tmp_path / "log").read_text()
-    block = json.loads((checkout.results("two") / "raw/host1/001/block.json").read_text())
-    assert all(one["compared"] == one["exchanges"] > 0 for one in block["duel"]["types"])
-    assert {tenant for _, tenant in seen} == {"0:0", "1:0"}
-    # Of both sides: each has its own ports.
-    assert len(seen) >= 4
 
 
 def tenants(directory):

@@ -1,4 +1,4 @@
-"""The real InfluxDB and Prometheus, loaded and asked by the real TSBS, from plan to report; and what they refuse.
+"""The real InfluxDB and Prometheus, loaded and asked by the real TSBS, from plan to report.
 
 One release of each with and without a setting, since every build takes minutes.
 """
@@ -40,15 +40,6 @@ def checkout(tmp_path_factory):
     return Checkout(tmp_path_factory.mktemp("databases") / "checkout", ansible=False)
 
 
-def asked(checkout, run, database, setting, *more, stages=("tsbs",), expect=0):
-    """Type `make tsbs`, or some stages, for one version without and with a setting: one block."""
-    version = REAL[database][0]
-    words = [f"RUN={run}", f"EXPERIMENT=experiments/{database}.yml", f"BASELINE={version}", f"CANDIDATE={version}"]
-    settings = f"SET=host.port={free_port()} {QUIET} design.blocks=1 design.max_failed_blocks=0 "
-    settings += " ".join((*more, shlex.quote(f"variants.candidate.{setting}")))
-    return checkout.make(*stages, *words, settings, expect=expect)
-
-
 def block_of(run_dir):
     """Return the only block of a run; every exchange was answered alike by both sides."""
     (block,) = (json.loads(path.read_text()) for path in run_dir.glob("raw/*/*/block.json"))
@@ -64,8 +55,11 @@ def block_of(run_dir):
 @pytest.mark.parametrize("database", REAL)
 def test_from_an_experiment_to_a_report(checkout, database):
     """Loaded and asked by TSBS's client and in turn; every sample is stored, every answer the same."""
-    _, setting, more, times, metrics, expected, other = REAL[database]
-    asked(checkout, database, database, setting, more, "queries.solo=true queries.max_count=1000")
+    version, setting, more, times, metrics, expected, other = REAL[database]
+    settings = f"SET=host.port={free_port()} {QUIET} design.blocks=1 design.max_failed_blocks=0 queries.solo=true "
+    settings += f"queries.max_count=1000 {more} {shlex.quote(f'variants.candidate.{setting}')}"
+    sides = (f"BASELINE={version}", f"CANDIDATE={version}")
+    checkout.make("tsbs", f"RUN={database}", f"EXPERIMENT=experiments/{database}.yml", *sides, settings)
     run_dir = checkout.results(database)
     types = {of_type["query_type"] for of_type in block_of(run_dir)["duel"]["types"]}
     assert types == set(re.search(r"types=\[(.*?)\]", more)[1].split(","))
@@ -108,21 +102,3 @@ def test_victoriametrics_answers_the_same_questions_with_the_same_values(checkou
     assert "influxdb v1.8.10 against victoriametrics v1.133.0" in report
     assert "answers (values), all the same" in report
     assert not re.search(r"\bnan\b|\bNone\b", report)
-
-
-@pytest.mark.parametrize(
-    ("database", "setting", "sentence"),
-    [
-        ("influxdb", "flags=[-no-such-flag=1]", "flag provided but not defined: -no-such-flag"),
-        ("influxdb", "env={INFLUXDB_HTTP_BIND_ADDRESS: 0.0.0.0}", "INFLUXDB_HTTP_BIND_ADDRESS is ours"),
-        ("prometheus", "flags=[--no-such.flag]", "unknown long flag '--no-such.flag'"),
-    ],
-)
-def test_what_it_does_not_know_is_said_in_its_own_words(checkout, database, setting, sentence):
-    """It ends at once, and the run with it."""
-    run = f"refused-{database}-{setting.partition('=')[0]}"
-    said = asked(checkout, run, database, setting, stages=("plan", "provision", "build", "run"), expect=2)
-    assert sentence in " ".join(said.split())
-    block = json.loads((checkout.results(run) / "raw/host1/001/block.json").read_text())
-    (failure,) = block["failures"]
-    assert (failure["variant"], failure["phase"]) == ("candidate", "start")

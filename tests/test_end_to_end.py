@@ -4,22 +4,70 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import subprocess
+import sys
+from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
-from checkout import QUIET, Checkout
-from fakeproject import free_port
+from checkout import BUILDS, PROJECT, QUIET, Checkout, share
+from fakeproject import free_port, running, wait_for
+from faults import kill
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 # One after the other: they load the machine.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+pytestmark = pytest.mark.xdist_group("real")
 RUN = "end-to-end"
 
 
+def said(command, **more):
+    """Run a command and return its output; it has to work."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def depended(names, found):
+    """Add the distributions of .venv with these names to those that are found, and all that they depend on."""
+    for name in set(map(canonicalize_name, names)) - set(found):
+        found[name] = metadata.distribution(name)
+        asked = map(Requirement, found[name].requires or ())
+        depended([one.name for one in asked if not one.marker or one.marker.evaluate({"extra": ""})], found)
+    return found.values()
+
+
 @pytest.fixture
-def checkout(tmp_path):
-    """Return a checkout of the test's own."""
-    return Checkout(tmp_path / "checkout")
+def installed(tmp_path):
+    """Return how to call a tsduel that is installed from its wheel, in an empty directory.
+
+    To install what it depends on would take a minute, so the files of .venv are linked.
+    """
+    home, empty = tmp_path / "home", tmp_path / "empty"
+    empty.mkdir()
+    share(home / "cache/tsduel", *BUILDS)
+    pip = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+    said([sys.executable, *pip, "wheel", "--no-deps", "--wheel-dir", home, PROJECT])
+    said([sys.executable, "-m", "venv", home / "venv"])
+    programs = home / "venv/bin"
+    (wheel,) = home.glob("*.whl")
+    said([programs / "python", *pip, "install", "--no-deps", wheel])
+    (packages,) = home.glob("venv/lib/python*/site-packages")
+    (ours,) = metadata.distributions(name="tsduel", path=[str(packages)])
+    needed = depended([Requirement(line).name for line in ours.requires], {})
+    linked = {one.locate_file(file.parts[0]) for one in needed for file in one.files}
+    for path in linked:
+        if path.name not in {"..", "__pycache__"}:
+            (packages / path.name).symlink_to(path)
+    (programs / "ansible-playbook").symlink_to(PROJECT / ".venv/bin/ansible-playbook")
+    clean = {k: v for k, v in os.environ.items() if k not in {"TSDUEL_CACHE", "PYTHONPATH", "VIRTUAL_ENV"}}
+    xdg = {"HOME": str(home), "XDG_CACHE_HOME": f"{home}/cache", "XDG_DATA_HOME": f"{home}/data"}
+    called = {"cwd": empty, "env": clean | xdg, "stdin": subprocess.DEVNULL}
+    return SimpleNamespace(
+        home=home, empty=empty, called=called, tsduel=programs / "tsduel", results=home / "data/tsduel/results"
+    )
 
 
 def rows(path):
@@ -33,17 +81,52 @@ def blocks(run_dir):
     return [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/*/block.json"))]
 
 
-def headings(report):
-    """Return the titles of a report's sections."""
-    return re.findall(r"^## (.*)$", report, re.MULTILINE)
+def published(run_dir):
+    """Return when each block that is finished was."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in run_dir.glob("raw/*/*/block.json")}
 
 
-def test_make_tsbs_goes_from_an_experiment_to_a_report(checkout):
-    """`make tsbs` of the smoke experiment: both versions are loaded, asked in turn, and all that it says is there."""
-    run_dir = checkout.results(RUN)
+def started(installed):
+    """Return pid -> command line of all that was started of it and still runs."""
+    marks = (f"XDG_DATA_HOME={installed.home}/data", f"TSDUEL_SCRATCH={installed.home}/")
+    return running(lambda word: word.startswith(marks))
+
+
+def killed(installed, words, is_there, log):
+    """Start a command, and kill it with all that it has started as soon as something is there."""
+    with (
+        log.open("wb") as stream,
+        subprocess.Popen([installed.tsduel, *words], stdout=stream, stderr=stream, **installed.called) as process,
+    ):
+        wait_for(lambda: process.poll() is not None or is_there(started(installed).values()))
+        assert process.poll() is None, log.read_text()
+        kill(process.pid, *started(installed))
+        while rest := started(installed):
+            kill(*rest)
+
+
+def test_an_installed_tsduel_goes_from_an_experiment_to_a_report_and_is_killed_twice(
+    installed, tmp_path, record_property
+):
+    """Of the smoke experiment, from an empty directory: killed in the build and in the second block, it goes on.
+
+    Both versions are loaded and asked, alone and in turn, and all that the report says is there.
+    """
+    run_dir = installed.results / RUN
+    words = ["tsbs", f"RUN={RUN}"]
     # With the closed loop, which the smoke experiment leaves out.
     settings = f"SET=host.port={free_port()} queries.solo=true queries.count=100 {QUIET}"
-    said = checkout.make("tsbs", f"RUN={RUN}", "EXPERIMENT=experiments/smoke.yml", settings)
+    asked = [*words, "EXPERIMENT=smoke", settings]
+    killed(installed, asked, lambda lines: any("ansible-playbook" in line for line in lines), tmp_path / "first")
+    killed(
+        installed, words, lambda lines: published(run_dir) and any("-storageDataPath=" in line for line in lines),
+        tmp_path / "second",
+    )  # fmt: skip
+    before = published(run_dir)
+    told = said([installed.tsduel, *words], **installed.called)
+    after, left = published(run_dir), started(installed)
+    record_property("faults", [2, len({"001", "002"} - set(after)), len(before.items() - after.items()), len(left)])
+    assert (sorted(after), before.items() - after.items(), left) == (["001", "002"], set(), {})
 
     found = blocks(run_dir)
     assert [(block["block"], block["status"]) for block in found] == [(1, "ok"), (2, "ok")]
@@ -54,7 +137,7 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(checkout):
         assert (of_type["differences"], of_type["errors"], of_type["empty"]) == (0, 0, 0)
     compared = sum(of_type["compared"] for of_type in of_types)
     for expected in (f"Compared {compared:,} of {compared:,} answers, all the same.", "? Ingestion"):
-        assert expected in said
+        assert expected in told
 
     checks = rows(run_dir / "tidy/checks.csv")
     assert {check["check"] for check in checks} >= {
@@ -77,13 +160,14 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(checkout):
     for side, version in (("baseline", "v1.132.0"), ("candidate", "v1.133.0")):
         built = json.loads((run_dir / f"build/{side}.json").read_text())
         assert built["components"][0]["cgo_enabled"] is True
-        printed = subprocess.run([built["binary"], "-version"], check=True, capture_output=True, text=True).stdout
+        printed = said([built["binary"], "-version"])
         assert f"metrics-{version}" in printed
 
     report = (run_dir / "report.md").read_text()
     for expected in ("v1.132.0", "v1.133.0", "This is not a result", f"Checked {len(checks)} of {len(checks)}, none"):
         assert expected in report
-    assert headings(report)[:3] == ["What differs", "Queries, asked in turn", "Load"]
+    titles = re.findall(r"^## (.*)$", report, re.MULTILINE)
+    assert titles[:3] == ["What differs", "Queries, asked in turn", "Load"]
     assert not re.search(r"\bnan\b|\bNone\b", report)
     for link in re.findall(r"\]\(([^)#:]+)\)", report):
         assert (run_dir / link).stat().st_size > 0, link
@@ -91,19 +175,25 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(checkout):
     assert pictures >= {"change", "distributions"}
     page = (run_dir / "report.html").read_text()
     assert [name for name in pictures if f'<g id="{name}-figure_1">' not in page] == []
-    assert f"Report: results/{RUN}/report.md" in said
+    # Sentences name commands of tsduel, not of make.
+    assert f"tsduel comment RUN={RUN}" in told
+    assert list(installed.empty.iterdir()) == []
+    assert RUN in said([installed.tsduel, "list"], **installed.called)
 
     # A second time nothing is run again, and the tables are made anew from what is there.
-    published = {path: path.stat().st_mtime_ns for path in run_dir.glob("raw/*/*/block.json")}
-    checkout.make("tsbs", f"RUN={RUN}")
-    assert {path: path.stat().st_mtime_ns for path in run_dir.glob("raw/*/*/block.json")} == published
+    before = published(run_dir)
+    again = said([installed.tsduel, *words], **installed.called)
+    assert "everything is built already" in again
+    assert published(run_dir) == before
     assert (run_dir / "report.md").read_text() == report
 
 
-def test_make_gobench_goes_from_an_experiment_to_a_report(checkout):
+@pytest.mark.slow
+def test_make_gobench_goes_from_an_experiment_to_a_report(tmp_path):
     """`make gobench` of the smoke experiment runs VictoriaMetrics' search benchmarks of both versions."""
+    checkout = Checkout(tmp_path / "checkout")
     run_dir = checkout.results(RUN)
-    said = checkout.make("gobench", f"RUN={RUN}", "EXPERIMENT=experiments/search-smoke.yml", f"SET={QUIET}")
+    told = checkout.make("gobench", f"RUN={RUN}", "EXPERIMENT=experiments/search-smoke.yml", f"SET={QUIET}")
 
     assert [(block["status"], block["kind"]) for block in blocks(run_dir)] == [
         ("ok", "warmup"),
@@ -132,7 +222,7 @@ def test_make_gobench_goes_from_an_experiment_to_a_report(checkout):
         "│   baseline",
     ):
         assert expected in report
-    assert f"Report: results/{RUN}/report.md" in said
-    assert f"Exports: results/{RUN}/exports (without those that feed alerts: a smoke run is no result)" in said
+    assert f"Report: results/{RUN}/report.md" in told
+    assert f"Exports: results/{RUN}/exports (without those that feed alerts: a smoke run is no result)" in told
     assert {path.stem for path in run_dir.glob("plots/*.png")} >= {"change", "change-in-memory"}
     assert "\n**v1.133.0 against v1.132.0** (2 blocks): ? a first look" in checkout.make("comment", f"RUN={RUN}")

@@ -13,21 +13,17 @@ import signal
 import time
 
 import pytest
-from barehost import USERS, require, send
+from barehost import require, send
 from fakeproject import wait_for
 from fleet import OURS, Fleet, left, missing
 from network import Network
 
-from tsduel.build import ansible
-from tsduel.core import codes
-from tsduel.core.errors import UserError
 from tsduel.core.rundir import open_run
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.rounds import elsewhere
 from tsduel.rounds.view.events import parse
 from tsduel.rounds.view.show import View
 from tsduel.tidy import blocks as decided
-from tsduel.tidy import profiles
 
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("fleets")]
@@ -92,43 +88,6 @@ def test_four_hosts_work_at_once(fleet):
     assert {line.reason for line in decided.decide(run)} == {"", "a warm-up block"}
 
 
-def test_stopping_and_going_on(fleet):
-    """Stop asks all of them; the same command goes on, and what was finished is not touched again.
-
-    Behind its blocks each of them is asked for profiles, and what it says comes home.
-    """
-    run_dir = fleet.prepare("stopped", fleet.hosts[:2], design={"blocks": 6}, profile=["heap"])
-    running = fleet.stage(run_dir)
-    wait_for(lambda: list(run_dir.glob("raw/*/[0-9]*/block.json")) or running.poll() is not None)
-    said = fleet.do(run_dir, "stop")
-    assert said.count("stopped finishes block") + said.count("stopped is stopped") == 2, said
-    assert running.wait() == codes.INTERRUPTED
-    before = {path: path.read_bytes() for path in run_dir.glob("raw/*/[0-9]*/block.json")}
-    assert before
-    assert missing(run_dir)
-    assert fleet.stage(run_dir).wait() == 0
-    assert missing(run_dir) == []
-    assert {path: path.read_bytes() for path in before} == before
-    found = profiles.index(open_run(run_dir))
-    assert [(one.variant, one.kind) for one in found] == [("baseline", "heap"), ("candidate", "heap")]
-    for one in found:
-        assert [said.partition(": ")[0] for said in one.missing] == ["on host1", "on host2"]
-        assert all("HTTP status 404" in said for said in one.missing)
-
-
-def test_one_host_that_is_busy_or_two_names_of_one(fleet):
-    """Told before anything is built, by name."""
-    run_dir = fleet.prepare("busy", fleet.hosts[:2], design={"blocks": 2})
-    busy = fleet.hosts[1]
-    lock = "$(test -k /run/lock && echo /run/lock || echo /tmp)/tsduel.lock"
-    busy.ssh(f"setsid --fork flock {lock} sleep 60 >/dev/null 2>&1 </dev/null; sleep 0.3")
-    try:
-        with pytest.raises(UserError, match=rf"another run is going on on tester@{busy.address}: its name is"):
-            ansible.main(run_dir)
-    finally:
-        busy.kill_everything()
-
-
 @pytest.mark.parametrize("spares", [1, 0], ids=["with a spare", "without"])
 def test_a_host_that_is_lost(fleet, spares, capsys):
     """Its blocks go to the spare one; without one the run ends with what it has, and says so. No other host minds."""
@@ -177,63 +136,6 @@ def test_a_host_that_is_lost(fleet, spares, capsys):
         # It was not the machine's end: the same command has it go on.
         assert fleet.stage(run_dir).wait() == 0
         assert (missing(run_dir), is_home(run_dir)) == ([], True)
-
-
-def test_the_disk_of_one_of_three_fills(fleet, request):
-    """It stops with a sentence, the others end their blocks; with room again the same command runs the rest."""
-    hosts, full, scratch = fleet.hosts[:3], fleet.hosts[1], f"{OURS}/cache/scratch"
-    run_dir = fleet.prepare("full", hosts, design={"blocks": 12})
-    full.ssh(f"mkdir -p {scratch}")  # below the disk it stays the user's
-    full.mount_small(scratch, 768)
-    request.addfinalizer(lambda: full.unmount(scratch))
-    full.ssh(f"chown {USERS[0]}: {OURS}/cache {scratch}; chmod 700 {scratch}", user="root")
-    running, watch = fleet.stage(run_dir), Watch(run_dir)
-
-    def has_one_at_home():
-        watch.look()
-        assert running.poll() is None, fleet.said(run_dir).read_text()
-        return any(block.host == "host2" for block in open_run(run_dir).blocks)
-
-    wait_for(has_one_at_home)
-    # At once, before the host is through with its blocks; then what is left.
-    most = f"$(($(df --output=avail -B1 {scratch} | tail -1) - (64 << 20)))"
-    full.ssh(f"fallocate -l {most} {scratch}/ballast; cat /dev/zero >>{scratch}/ballast || true")
-    assert running.wait() == 2, fleet.said(run_dir).read_text()
-    said = fleet.said(run_dir).read_text()
-    assert f"the disk of {scratch} is full (" in said
-    assert "no finished block is lost" in said
-    assert "Traceback" not in said
-    watch.look()
-    owed = missing(run_dir)
-    assert {row.host for row in open_run(run_dir).due if row.name in owed} == {"host2"}
-    full.ssh(f"rm {scratch}/ballast")
-    assert fleet.stage(run_dir).wait() == 0, fleet.said(run_dir).read_text()
-    watch.look()
-    assert (missing(run_dir), watch.repeated, is_home(run_dir)) == ([], [], True)
-    assert [left(host) for host in hosts] == [[], [], []]
-
-
-def test_one_of_three_is_frozen_for_a_minute(fleet):
-    """The others go on; it goes on where it was, and whoever attends finds it again. It was no version's fault."""
-    hosts = fleet.hosts[:3]
-    run_dir = fleet.prepare("frozen", hosts, design={"blocks": 9})
-    running, watch = fleet.stage(run_dir), Watch(run_dir)
-
-    def two_are_at_home(host):
-        watch.look()
-        assert running.poll() is None, fleet.said(run_dir).read_text()
-        return sum(block.host == host for block in open_run(run_dir).blocks) >= 2
-
-    wait_for(lambda: two_are_at_home("host2"))
-    with hosts[1].frozen():
-        time.sleep(60)
-        assert running.poll() is None
-        wait_for(lambda: two_are_at_home("host3"))
-    assert running.wait() == 0, fleet.said(run_dir).read_text()
-    watch.look()
-    assert (missing(run_dir), watch.repeated, is_home(run_dir)) == ([], [], True)
-    assert {block.status for block in open_run(run_dir).blocks} == {"ok"}
-    assert [left(host) for host in hosts] == [[], [], []]
 
 
 class Watch:

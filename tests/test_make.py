@@ -82,7 +82,7 @@ def test_make_alone_prints_help():
     """It prints a sentence for each stage and knob, and does nothing else."""
     done = make()
     assert done.returncode == 0, done.stderr
-    for word in ("make tsbs", "make plan", "make report", "make test", "make bench", *KNOBS):
+    for word in ("make tsbs", "make plan", "make report", "make test", "make test-all", "make bench", *KNOBS):
         assert f"  {word} " in done.stdout
 
 

@@ -1,4 +1,7 @@
-"""Two commands at once on one run: one of them does it, the other one says who does, and nothing is lost or left."""
+"""Two commands at once on one run: one of them does it, the other one says who does, and nothing is lost or left.
+
+More of them: TSDUEL_TEST_PAIRS=32.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from tsduel.places import hosts
 from tsduel.places.ssh.link import Link
 
 PROJECT = Path(__file__).resolve().parent.parent
-PAIRS = [2, pytest.param(32, marks=pytest.mark.slow)]
+PAIRS = int(os.environ.get("TSDUEL_TEST_PAIRS", "2"))
 ASKED = [f"EXPERIMENT={PROJECT}/experiments/quick.yml"]
 ASKED += [f"{side}=binary:{FAKES / 'database'}" for side in ("BASELINE", "CANDIDATE")]
 WRITES = re.compile(r"tsduel: \S+: `make (\S+)` \(pid (\d+), since \S+\) writes this run now")
@@ -60,11 +63,10 @@ def left(run_dir):
     return list(run_dir.rglob("*.partial"))
 
 
-@pytest.mark.parametrize("pairs", PAIRS)
-def test_of_two_questions_with_one_name_one_is_planned(tmp_path, pairs, record_property):
+def test_of_two_questions_with_one_name_one_is_planned(tmp_path, record_property):
     """The plan is whole and of the one that ended with 0; the other one ends with a sentence."""
     replaced = []
-    for number in range(pairs):
+    for number in range(PAIRS):
         name = f"pair{number}"
         codes = ended(*(typed(tmp_path, "plan", name, *ASKED, f"BLOCKS={blocks}") for blocks in (6, 8)))
         assert [code for code, _ in codes] == [0, 2], codes
@@ -75,7 +77,7 @@ def test_of_two_questions_with_one_name_one_is_planned(tmp_path, pairs, record_p
         rows = [row for row in run.planned if row.kind == "measured"]
         replaced += [name] * (len(rows) != run.plan.design.blocks)
         assert left(run.path) == []
-    record_property("pairs", [pairs, len(replaced), 0, 0])
+    record_property("pairs", [PAIRS, len(replaced), 0, 0])
     assert replaced == []
 
 
@@ -127,11 +129,10 @@ def test_no_second_command_deletes_a_machine_that_is_being_made(rented, second):
     assert rented.api.names() == []
 
 
-@pytest.mark.parametrize("pairs", [1, pytest.param(8, marks=pytest.mark.slow)])
-def test_of_two_that_rent_at_once_one_rents(rented, pairs, record_property):
+def test_of_two_that_rent_at_once_one_rents(rented, record_property):
     """There is one machine, it is recorded, and both ends are true; a kill -9 of the first frees the run."""
     lost = []
-    for _ in range(pairs):
+    for _ in range(PAIRS // 2):
         codes = ended(stage(rented, "provision"), stage(rented, "provision"))
         # The second may come when the first is done, and finds the machine.
         assert codes[0][0] == 0, codes
@@ -141,7 +142,7 @@ def test_of_two_that_rent_at_once_one_rents(rented, pairs, record_property):
         assert len(machines) == 1
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []
-    record_property("pairs", [pairs, len(lost), 0, len(rented.api.names())])
+    record_property("pairs", [PAIRS // 2, len(lost), 0, len(rented.api.names())])
     assert lost == []
     rented.api.stuck = lambda _: True
     first = stage(rented, "provision")
@@ -153,14 +154,13 @@ def test_of_two_that_rent_at_once_one_rents(rented, pairs, record_property):
     assert rented.api.names() == []
 
 
-@pytest.mark.parametrize("blocks", [2, pytest.param(16, marks=pytest.mark.slow)])
-def test_a_fetch_beside_an_attendant(project, tmp_path, blocks, record_property):
+def test_a_fetch_beside_an_attendant(project, tmp_path, record_property):
     """It publishes nothing while the other one does, and says so; all blocks come home once, and whole."""
     # The other machine is this one: its directory is the project's.
     (tmp_path / "runs").symlink_to(tmp_path / "results")
     there = SshHost(user=None, address="there", port=None, directory=str(tmp_path))
     place = SshPlace(config_file=None, hosts={"host1": there})
-    plan = project.plan(duel={"enabled": False}, design={"blocks": blocks}).model_copy(update={"place": place})
+    plan = project.plan(duel={"enabled": False}, design={"blocks": PAIRS}).model_copy(update={"place": place})
     home = tmp_path / "home/r"
     shutil.copytree(project.run_dir, home)
     plan.write(home)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 
 import pytest
 import reports
-import yaml
-from checkout import Checkout
-from fakeproject import free_port
 
 from bench import known_answers, quick, zeros
 from tsduel.calibrate import stale
@@ -216,35 +212,3 @@ class TestFigures:
         assert "no run of local.yml is finished" in capsys.readouterr().out
         (tmp_path / "20261102T000000Z-quick").rename(tmp_path / "20261103T000000Z-local")
         assert {one.target for one in quick.widths(tmp_path)} >= {0.3, 0.8}
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("planted")
-def test_a_series_is_typed_twice(tmp_path):
-    """Two blocks with an old file: a table with its figures; the second time nothing is built or run."""
-    checkout = Checkout(tmp_path / "checkout", ansible=False)
-    small = yaml.safe_load((checkout.path / "experiments/smoke.yml").read_text())
-    small["host"] = {"port": free_port()}
-    (checkout.path / quick.EXPERIMENT).write_text(yaml.safe_dump(small))
-
-    def typed():
-        # Its two blocks may miss the targets.
-        words = [checkout.path / ".venv/bin/python", "-m", "bench.zeros", "1", "stale"]
-        done = subprocess.run(
-            words, cwd=checkout.path, env=checkout.environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode in {0, 1}, done.stderr
-        return done
-
-    first = typed()
-    assert "zero-stale-1: pieces of memory of the candidate's and the baseline's executable: " in first.stderr
-    assert first.stdout.splitlines()[1].split()[:2] == ["stale", "1"]
-    assert "stale: off zero" in first.stdout
-    blocks = list(checkout.results("zero-stale-1").glob("raw/*/*/block.json"))
-    assert len(blocks) == 2
-    asked = json.loads((checkout.results("zero-stale-1") / "plan/experiment.json").read_text())["asked"]
-    assert asked["knobs"]["CANDIDATE"].endswith(f"src/zeros-v1.132.0/{stale.TWINS[0]}")
-    assert not checkout.results("zero-program").exists()
-    again = typed()
-    assert again.stdout == first.stdout
-    assert "pieces of memory" not in again.stderr

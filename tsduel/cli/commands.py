@@ -232,13 +232,14 @@ def by_topic() -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 if __name__ == "__main__":
     for typed in sys.argv[1:]:
-        near = did_you_mean(typed, [*COMMANDS, "test", "bench", "help"])
+        near = did_you_mean(typed, [*COMMANDS, "test", "test-all", "bench", "help"])
         sys.exit(f"tsduel: {typed!r} is no target{near or '; `make` alone lists them'}")
     for heading, listed in by_topic():
         sys.stdout.write(f"\n{heading}\n" + "".join(f"  make {name:14} {text}\n" for name, text in listed))
     sys.stdout.write("""
 Project
-  make test           everything that checks the project, up to real runs; FAST=1: what takes under a minute
+  make test           checkers, all tests on fakes, one real run; FAST=1: what takes under a minute
+  make test-all       what make test leaves out: all other real runs
   make bench          our own speed, side by side with the pipeline of VictoriaMetrics' Makefile
   make help           this text
 \nKnobs (make tsbs CANDIDATE=v1.134.0 BLOCKS=10)\n""")
