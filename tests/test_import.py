@@ -1,6 +1,5 @@
 """Logs of today's `make tsbs` become a report with their own figures, without a verdict or what they do not show."""
 
-import gzip
 import re
 from pathlib import Path
 

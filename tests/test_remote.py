@@ -442,7 +442,7 @@ class TestAttendant:
         for missing in ("", "/no/such/tsduel-host"):
             assert replace(attended, agent=missing).state().word == "none"
         (Path(attended.there) / "raw").mkdir()
-        with pytest.raises(UserError, match="/no/such/tsduel-host is gone, and what ran is still in .*: 'make build"):
+        with pytest.raises(UserError, match=r"/no/such/tsduel-host is gone, and what ran is still in .*: .make build"):
             replace(attended, agent="/no/such/tsduel-host").state()
         with pytest.raises(UserError, match="nothing is built for it: run 'make build RUN=home'"):
             replace(attended, agent="").ask("stop")

@@ -144,7 +144,7 @@ def _git(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
         why = "" if IS_NONE in there.stderr else f" ({says(there.stderr)})"
         raise UserError(f"variant {variant}: {location} is no git repository that can be read{why}; look at 'repo:'")
     if is_path:
-        _check_one(ref, *(_rev_parse(location, f"refs/{kind}/{ref}") for kind in ("tags", "heads")), variant)
+        _check_one(ref, _rev_parse(location, f"refs/tags/{ref}"), _rev_parse(location, f"refs/heads/{ref}"), variant)
     revision = _rev_parse(location, ref) if is_path else _remote_revision(location, ref, variant)
     if not FULL_HASH.fullmatch(revision):
         raise UserError(

@@ -139,7 +139,7 @@ class _Text(str):
 class _Lines(yaml.SafeLoader):
     """Keeps the line of each mapping under the key None, which no file can have by accident, and of each text."""
 
-    def construct_scalar(self, node: yaml.ScalarNode) -> _Text:
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> _Text:
         made = _Text(super().construct_scalar(node))
         made.line = node.start_mark.line + 1
         return made
