@@ -32,7 +32,6 @@ var errUsage = record.UserError("%s", `usage: tsduel-host COMMAND
                                    spare one in place of each BLOCK, whose own host was lost
   detached COMMAND RUN_DIR CACHE HOST [LINE | BLOCK...]
     start, rounds, follow, state, sums, collected, stop: the same, whether or not somebody watches
-    lend: have this machine run components, as HOST, for the driver of a run on another
   stop RUN_DIR HOST PID            ask the driver of a run to stop: after the block that is running, asked again at once
   dump FILE CACHE                  read a user's data (- is stdin) into the cache, and print what it has
   load                             load the user's data, as the verb load of an adapter
@@ -158,13 +157,6 @@ func detached(ctx context.Context, verb, runDir, cache, host string, more []stri
 		fmt.Println(outcome)
 	case "rounds":
 		err = d.Rounds()
-	case "lend":
-		err = d.Lend()
-	case "lending":
-		if err = proc.Subreaper(); err == nil {
-			defer proc.Leave()
-			err = d.Lending(ctx)
-		}
 	default:
 		err = errUsage
 	}

@@ -246,12 +246,3 @@ def short_phases(seconds: Mapping[str, float]) -> Iterator[str]:
     if seconds:
         listed = ", ".join(f"{name} ({numbers.number(value, 3)} s)" for name, value in seconds.items())
         yield f"Phases under {SHORT_PHASE_S:.0f} s, with figures that scatter: {listed}."
-
-
-def together(parts: Sequence[RatePhase | Solo], did: str, added: str) -> str:
-    """Return a sentence: several clients, the differences of their starts, and how they are added. Empty for one."""
-    if not (hosts := sorted({client.host for part in parts for client in part.clients})):
-        return ""
-    skew = numbers.number(max(part.skew_ms for part in parts), 2)
-    clients = f"{len(hosts)} clients ({', '.join(hosts)}) {did}"
-    return f"{clients} and began within {skew} ms of each other at most; their {added} are added. "

@@ -11,7 +11,6 @@ resource "google_compute_instance" "main" {
       expires    = var.expires
       tsduel-run = var.name
     },
-    length(each.value.roles) > 0 ? { tsduel-roles = join("_", each.value.roles) } : {},
   )
   # No service_account block: nothing on this machine can act in the project.
 

@@ -59,34 +59,6 @@ resource "google_compute_firewall" "ssh" {
   }
 }
 
-# Between the machines of a group: the components, and the program that starts them. The tag stands for the private
-# addresses of this network's instances with the tag; only this run's machines have it.
-resource "google_compute_firewall" "between" {
-  count       = local.makes_network && var.ports_between != "" ? 1 : 0
-  name        = "${var.name}-between"
-  network     = google_compute_network.main[0].self_link
-  direction   = "INGRESS"
-  source_tags = [var.name]
-  target_tags = [var.name]
-
-  allow {
-    protocol = "tcp"
-    ports    = [var.ports_between]
-  }
-
-  timeouts {
-    create = "4m"
-    delete = "4m"
-  }
-
-  lifecycle {
-    precondition {
-      condition     = length(distinct(values(var.zones))) == 1
-      error_message = "Machines that make a block together are in one zone: give all of them the same in zones."
-    }
-  }
-}
-
 # A machine without a public address needs these to fetch packages and modules.
 resource "google_compute_router" "main" {
   count   = local.makes_network && local.iap ? 1 : 0

@@ -8,7 +8,6 @@ output "hosts" {
       instance = main.name
       machine  = main.machine_type
       port     = 22
-      private  = main.network_interface[0].network_ip
       project  = var.project
       ssh_via  = var.ssh_via
       user     = local.user

@@ -24,12 +24,11 @@ variable "guest_attributes" {
 }
 
 variable "hosts" {
-  description = "What each machine is, by the host's name in the plan. One disk holds everything: toolchain, binaries, data, and the database under test. threads_per_core 1: each CPU is a core of its own, half as many for the same price. roles: what it does in a group of machines that make a block together; of others none."
+  description = "What each machine is, by the host's name in the plan. One disk holds everything: toolchain, binaries, data, and the database under test. threads_per_core 1: each CPU is a core of its own, half as many for the same price."
   type = map(object({
     boot_disk_gb     = optional(number, 100)
     boot_disk_type   = optional(string, "pd-balanced")
     machine_type     = optional(string, "e2-standard-8")
-    roles            = optional(list(string), [])
     threads_per_core = optional(number, 2)
   }))
   default  = { host1 = {} }
@@ -38,10 +37,6 @@ variable "hosts" {
   validation {
     condition     = length(var.hosts) > 0 && alltrue([for name in keys(var.hosts) : can(regex("^host[1-9][0-9]{0,2}$", name))])
     error_message = "hosts must be named host1, host2 and so on, and there must be at least one."
-  }
-  validation {
-    condition     = alltrue([for host in var.hosts : can(regex("^[a-z0-9_-]{0,63}$", join("_", host.roles)))])
-    error_message = "roles, joined, must fit into a label: at most 63 lower-case letters, digits, dashes and underscores."
   }
 }
 
@@ -85,18 +80,6 @@ variable "os_login" {
   type        = bool
   default     = false
   nullable    = false
-}
-
-variable "ports_between" {
-  description = "TCP ports that the machines open to each other, and to nobody else, where they make a block together: like 8428-8528. Empty: none."
-  type        = string
-  default     = ""
-  nullable    = false
-
-  validation {
-    condition     = can(regex("^([0-9]{4,5}-[0-9]{4,5})?$", var.ports_between)) && alltrue([for port in compact(split("-", var.ports_between)) : try(tonumber(port), 0) >= 1024 && try(tonumber(port), 0) <= 65535])
-    error_message = "ports_between must be a range of ports from 1024 to 65535, like 8428-8528, or empty."
-  }
 }
 
 variable "project" {

@@ -192,12 +192,12 @@ func TestWantOfMemory(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv("TSDUEL_PROC", root)
 	check(t, os.WriteFile(filepath.Join(root, "vmstat"), []byte("pgfault 9\noom_kill 3\n"), 0o644))
-	m := &machines{oomKills: 3, hosts: map[string]machine.Machine{"": machine.NewHere(t.Context(), "")}}
-	if said := m.outOfMemory(); said != "" {
+	f := newFrame(record.Spec{}, nil)
+	if said := f.outOfMemory(); said != "" {
 		t.Error(said)
 	}
-	m.oomKills = 2
-	if said := m.outOfMemory(); !strings.Contains(said,
+	f.oomKills = 2
+	if said := f.outOfMemory(); !strings.Contains(said,
 		"the kernel has ended a process for want of memory in this block") {
 		t.Error(said)
 	}

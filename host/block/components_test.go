@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"tsduel/host/machine"
 	"tsduel/host/record"
 )
 
@@ -58,11 +57,11 @@ func TestComponentsAreOneVariant(t *testing.T) {
 // No port is given twice, even if a component listens on its further ports late.
 func TestPortsAreGivenOnce(t *testing.T) {
 	l := &layout{plan: &record.Plan{Host: record.HostSettings{Port: 21000}}, seats: map[int]*seat{}}
-	here, taken := machine.NewHere(t.Context(), "127.0.0.1"), l.takeSeat()
-	first := &server{role: "vmstorage", address: "127.0.0.1", ports: map[string]int{}}
-	first.port = must(l.freePort(taken, here))
-	first.ports["vm-insert"] = must(l.freePort(taken, here))
-	if next := must(l.freePort(l.takeSeat(), here)); next == first.port || next == first.ports["vm-insert"] ||
+	taken := l.takeSeat()
+	first := &server{role: "vmstorage", ports: map[string]int{}}
+	first.port = must(l.freePort(taken))
+	first.ports["vm-insert"] = must(l.freePort(taken))
+	if next := must(l.freePort(l.takeSeat())); next == first.port || next == first.ports["vm-insert"] ||
 		first.port == first.ports["vm-insert"] {
 		t.Error(first, next)
 	}

@@ -2,11 +2,9 @@ package block
 
 import (
 	"compress/gzip"
-	"context"
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,10 +32,7 @@ func TestMain(m *testing.M) {
 		return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}, nil
 	}
 	// Blocks mostly wait, and each has its own directories and ports: so none may end the processes of another.
-	machine.EndAll = func(scratch string) error { // a machine that is lent has none, and its block ends all
-		if scratch == "" {
-			return nil
-		}
+	machine.EndAll = func(scratch string) error {
 		_, err := proc.EndStrays(scratch)
 		return err
 	}
@@ -182,7 +177,7 @@ func duels(t *testing.T, modes ...string) *frame {
 	spec.Plan.Duel.Enabled = true
 	target := spec.Plan.Targets["fake"]
 	target.Counters["answers_kept"] = record.Counter{Name: "vm_cache_entries"}
-	f := newFrame(spec, &machines{hosts: map[string]machine.Machine{"": machine.NewHere(t.Context(), "127.0.0.1")}}, nil)
+	f := newFrame(spec, nil)
 	f.targets = filepath.Dir(adapter(spec.RunDir, ""))
 	for _, v := range f.Plan.Variants {
 		f.Row.Order = append(f.Row.Order, v.Name)
@@ -231,30 +226,6 @@ func behind(spec record.Spec, wrong map[string]string) {
 	candidate.Components = append(candidate.Components, server)
 	build.Components = append(build.Components, record.Built{Role: "server", Binary: build.Binary})
 	spec.Builds.Variants["candidate"] = build
-}
-
-// apart runs roles on other hosts, which are this machine at other addresses. dies takes them away.
-func apart(t *testing.T, spec *record.Spec, roles map[string][]string) (dies context.CancelFunc) {
-	t.Helper()
-	ctx, dies := context.WithCancel(t.Context())
-	var lending sync.WaitGroup
-	spec.Plan.Topology, spec.Host.Host = record.Topology{"host1": {"client"}}, "host1"
-	spec.Lent = &record.Lent{Token: strings.Repeat("a", 64), Port: freePortOf(t),
-		Hosts: map[string]string{"host1": "127.0.0.1"}}
-	for host, of := range roles {
-		spec.Plan.Topology[host], spec.Lent.Hosts[host] = of, "127.0.0."+strings.TrimPrefix(host, "host")
-		l := must(machine.Listen(spec.Lent, host))
-		lending.Go(func() { _ = machine.Lend(ctx, l, spec.Lent.Token, time.Minute, nil) })
-	}
-	t.Cleanup(func() { dies(); lending.Wait() })
-	return dies
-}
-
-func freePortOf(t *testing.T) int {
-	t.Helper()
-	l := must(net.Listen("tcp", "127.0.0.1:0"))
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // once calls act as soon as a file has a text, or some text, unless the test has ended before.

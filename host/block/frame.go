@@ -25,17 +25,28 @@ import (
 // frame is a block that runs, with what all its parts use.
 type frame struct {
 	record.Spec
-	*machines
 	*layout
 	block    *record.Block
 	variants map[string]*variant
 	targets  string    // scripts/targets
 	profiler *profiler // nil in measured blocks
+	oomKills float64   // of the kernel, before the block
 }
 
-func newFrame(spec record.Spec, m *machines, p *profiler) *frame {
-	return &frame{Spec: spec, machines: m, block: record.NewBlock(spec.Row), variants: map[string]*variant{}, profiler: p,
-		layout: &layout{scratch: spec.Scratch, plan: spec.Plan, seats: map[int]*seat{}}}
+func newFrame(spec record.Spec, p *profiler) *frame {
+	return &frame{Spec: spec, block: record.NewBlock(spec.Row), variants: map[string]*variant{}, profiler: p,
+		layout: &layout{scratch: spec.Scratch, plan: spec.Plan, seats: map[int]*seat{}}, oomKills: countOOMKills()}
+}
+
+func countOOMKills() float64 { return noise.VMStat("oom_kill") }
+
+// outOfMemory says that the kernel has killed a process for want of memory in this block, else nothing.
+func (f *frame) outOfMemory() string {
+	if countOOMKills() <= f.oomKills {
+		return ""
+	}
+	return "; the kernel has ended a process for want of memory in this block: see dmesg, and take a larger machine " +
+		"or fewer hosts"
 }
 
 // Run runs a block into Spec.Dir and returns its record, also of a failed block. An error is never a
@@ -44,32 +55,25 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	return runBlock(ctx, spec, nil)
 }
 
-func runBlock(given context.Context, spec record.Spec, p *profiler) (*record.Block, error) {
-	m, ctx, err := borrow(given, &spec)
-	defer m.hangUp()
-	if err != nil {
-		return nil, err
-	}
-	f := newFrame(spec, m, p)
+func runBlock(ctx context.Context, spec record.Spec, p *profiler) (_ *record.Block, err error) {
+	f := newFrame(spec, p)
 	if f.targets, err = filepath.Abs(filepath.Join(record.Project(spec.RunDir), "scripts", "targets")); err != nil {
 		return nil, err
 	}
 	defer f.leave()
-	end, edges := noise.Watch(f.block), f.look()
+	end := noise.Watch(f.block)
 	err = f.run(ctx)
 	ended := machine.EndAll(f.Scratch)
 	err = f.blameLogs(err)
-	// The cause of ctx is a lost machine, which is no variant's fault.
-	if err := cmp.Or(given.Err(), context.Cause(ctx), err, ended); err != nil {
+	if err := cmp.Or(ctx.Err(), err, ended); err != nil {
 		return nil, err
 	}
 	end()
 	if f.block.Status == record.OK {
-		if err := f.arrange(machine.Directories{Remove: []string{f.placesDir()}}); err != nil {
+		if err := machine.Prepare(machine.Directories{Remove: []string{f.placesDir()}}); err != nil {
 			return nil, err
 		}
 	}
-	_, f.block.Hosts = f.since(edges)
 	timed := []string{"load", "query", "exchange", "before", "ingest", "after", "mixed", "rung"}
 	for _, p := range f.block.Phases {
 		if slices.Contains(timed, p.Phase) {
@@ -180,9 +184,6 @@ func (f *frame) blame(v *variant, err error) error {
 	if !ok {
 		return err
 	}
-	if err := f.lost(); err != nil { // the way to the variant's machine is broken, not the variant
-		return err
-	}
 	v.failed = true
 	f.block.Fail(record.Failure{Variant: v.Name, Part: v.part, Phase: v.phase, QueryType: v.queryType,
 		Message: f.Hidden.Mask(broken.message)})
@@ -243,11 +244,11 @@ func (f *frame) samplesOf(target record.Target, file string, lines int64) (int64
 // prepare makes the block's directories. loaded: an earlier block's databases are used (design.reload: once).
 func (f *frame) prepare() (loaded bool, err error) {
 	data := filepath.Join(f.Scratch, "data")
-	loaded = f.Plan.Design.Reload == "once"
-	for _, m := range f.hosts { // another run may have used a host since
-		loaded = loaded && m.ReadOnce(machine.Reading{Dir: f.loadedMark()}, new(int64)) == nil
+	if f.Plan.Design.Reload == "once" {
+		_, missing := os.Stat(f.loadedMark())
+		loaded = missing == nil
 	}
-	// A killed block may have left programs in its places, and logs of components on other hosts.
+	// A killed block may have left programs in its places, and logs with secrets.
 	fresh := machine.Directories{Make: []string{f.emptyDir(), filepath.Join(data, "copies")},
 		Remove: []string{f.placesDir()}}
 	if !loaded {
@@ -261,17 +262,17 @@ func (f *frame) prepare() (loaded bool, err error) {
 		fresh.Make = append(fresh.Make, v.data)
 		err = errors.Join(err, os.MkdirAll(filepath.Join(v.dir, "query"), 0o777))
 	}
-	return loaded, errors.Join(err, f.arrange(fresh))
+	return loaded, errors.Join(err, machine.Prepare(fresh))
 }
 
 func (f *frame) markLoaded(loaded bool) error {
 	if loaded || f.Plan.Design.Reload != "once" || f.block.Status != record.OK {
 		return nil
 	}
-	if err := f.sync(f.Scratch); err != nil {
+	if err := record.SyncDisk(f.Scratch); err != nil {
 		return err
 	}
-	return f.arrange(machine.Directories{Make: []string{f.loadedMark()}})
+	return machine.Prepare(machine.Directories{Make: []string{f.loadedMark()}})
 }
 
 // loadRatios keeps the ratios of the loads for the forecast, also of the load on top in an upgrade.

@@ -11,7 +11,7 @@ import (
 	"tsduel/host/record"
 )
 
-// layout says where the programs, data and files of a block lie on each host. No path names a variant.
+// layout says where the programs, data and files of a block lie. No path names a variant.
 type layout struct {
 	scratch string
 	plan    *record.Plan
@@ -37,12 +37,12 @@ func (l *layout) takeSeat() *seat {
 }
 
 // freePort is the first port from host.port on that is free and that no seat has: some servers listen late.
-func (l *layout) freePort(s *seat, on machine.Machine) (port int, err error) {
+func (l *layout) freePort(s *seat) (port int, err error) {
 	given := map[int]bool{}
 	for _, taken := range l.seats {
 		maps.Copy(given, taken.ports)
 	}
-	err = on.FreePort(machine.Ports{From: l.plan.Host.Port, Given: given}, &port)
+	port, err = machine.FreePort(l.plan.Host.Port, given)
 	s.ports[port] = true
 	return port, err
 }

@@ -58,7 +58,7 @@ func lastMatch(pattern *regexp.Regexp, paths ...string) (last string) {
 // lastWords are that a server has written too much, else the first line of its log about a crash, else its newest
 // complaint, else its last line.
 func lastWords(s *server) string {
-	_ = s.bringLog() // without it, the log as it is here
+	_ = s.maskLog() // without it, the log as it is here
 	var flooded, crashed, complained, last string
 	lines(func(line string) {
 		if crashed == "" && crash.MatchString(line) {

@@ -32,7 +32,7 @@ func TestLastWords(t *testing.T) {
 		log := filepath.Join(t.TempDir(), "001.partial", "server.log")
 		check(t, os.MkdirAll(filepath.Dir(log), 0o755), os.WriteFile(log, []byte(c[0]), 0o644))
 		want := c[1] + " (its log: " + strings.Replace(log, ".partial", "", 1) + ")"
-		if got := lastWords(&server{log: log, remoteLog: log}); got != want {
+		if got := lastWords(&server{log: log}); got != want {
 			t.Errorf("of %q: %q", c[0], got)
 		}
 	}
@@ -40,11 +40,11 @@ func TestLastWords(t *testing.T) {
 
 // Who asks for the CPU of a server that has just ended learns that it died, and no error of ours.
 func TestCPUOfAServerThatHasDied(t *testing.T) {
-	here, log := machine.NewHere(t.Context(), ""), filepath.Join(t.TempDir(), "server.log")
-	process := must(machine.Start(here, machine.Command{Argv: []string{"-c", "echo no space left"}, Log: log}))
+	log := filepath.Join(t.TempDir(), "server.log")
+	process := must(machine.Start(machine.Command{Argv: []string{"-c", "echo no space left"}, Log: log}))
 	<-process.Ended()
-	v := &variant{frame: newFrame(record.Spec{}, &machines{}, nil)}
-	s := &server{variant: v, role: "server", on: here, process: process, pid: process.Pid, log: log, remoteLog: log}
+	v := &variant{frame: newFrame(record.Spec{}, nil)}
+	s := &server{variant: v, role: "server", process: process, pid: process.Pid, log: log}
 	if _, err := (servers{s}).cpu(); err == nil || !strings.Contains(err.Error(), ") died: no space left") {
 		t.Error(err)
 	}
@@ -52,8 +52,7 @@ func TestCPUOfAServerThatHasDied(t *testing.T) {
 
 // The memory of a variant is not known if that of one of its components is not: a sum over the others is no small one.
 func TestMemoryOfAServerThatHasDied(t *testing.T) {
-	here := machine.NewHere(t.Context(), "")
-	both := servers{{on: here, role: "vmauth", pid: 1 << 30}, {on: here, role: "server", pid: os.Getpid()}}
+	both := servers{{role: "vmauth", pid: 1 << 30}, {role: "server", pid: os.Getpid()}}
 	if sum, rss := both.kernel(); sum.RSS != -1 || sum.PeakRSS != -1 || rss["vmauth"] != -1 || rss["server"] <= 0 {
 		t.Errorf("%+v %v", sum, rss)
 	}
@@ -86,7 +85,7 @@ func TestAnErrorOfADiskThatALogHasFilled(t *testing.T) {
 	for size, want := range map[int]int{20 << 20: 2, 100: 0} {
 		dir := t.TempDir()
 		plan := &record.Plan{Variants: []record.Variant{{Name: "candidate"}}}
-		f := newFrame(record.Spec{Dir: dir, RunDir: dir, Plan: plan}, &machines{}, nil)
+		f := newFrame(record.Spec{Dir: dir, RunDir: dir, Plan: plan}, nil)
 		log := filepath.Join(dir, "candidate", "upgrade", "server.log")
 		f.variants["candidate"] = newVariant(f, plan.Variants[0])
 		check(t, os.MkdirAll(filepath.Dir(log), 0o755), os.WriteFile(log, make([]byte, size), 0o644))

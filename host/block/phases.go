@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"tsduel/host/machine"
+	"tsduel/host/noise"
 	"tsduel/host/record"
 )
 
@@ -38,7 +38,9 @@ func (f *frame) byRole(in *record.ByRole, key string, by map[string]int64) {
 type span struct {
 	record.Phase
 	*frame
-	edges map[string]machine.Span
+	edge    noise.Edge
+	pids    []int // of the servers
+	listens bool
 }
 
 // begin begins a phase; variant is empty if the phase is of all variants.
@@ -50,16 +52,21 @@ func (f *frame) begin(variant, part, phase, queryType string) *span {
 	return s
 }
 
-// listen reads the hosts' counters just before the timed work; over reads them after it.
+// listen reads the machine's counters, and those of servers, just before the timed work; over reads them after it.
 func (s *span) listen(servers ...*server) {
-	s.edges = s.look(servers...)
+	for _, one := range servers {
+		s.pids = append(s.pids, one.pid)
+	}
+	s.edge, s.listens = noise.Take(s.pids...), true
 	s.Begin = record.Epoch(time.Now())
 }
 
 // over marks the end of the timed work.
 func (s *span) over() {
 	s.End = record.Epoch(time.Now())
-	s.Noise, s.Hosts = s.since(s.edges)
+	if s.listens {
+		s.Noise = noise.Between(s.edge, noise.Take(s.pids...))
+	}
 }
 
 func (s *span) close(exit int, count int64) {

@@ -45,9 +45,6 @@ func pins(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) 
 	case "off":
 		pin.Reason = "host.pin is off"
 		return pin, nil
-	case "apart":
-		pin.Client, pin.Reason = allowed, "nothing is pinned: no component shares this host with the client"
-		return pin, nil
 	case "fixed":
 		for _, cpu := range slices.Concat(wanted.Server, wanted.Client) {
 			if !slices.Contains(allowed, cpu) {

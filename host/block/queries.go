@@ -1,7 +1,6 @@
 package block
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,13 +50,12 @@ func (a *alone) restart(ctx context.Context) error {
 		return err
 	}
 	if a.Plan.Queries.Cache == "cold" {
-		err := a.everywhere(func(m machine.Machine) (err error) {
-			if a.Plan.Host.DropCaches { // of other files, too
-				err = m.DropCaches(a.Scratch, &machine.None{})
+		if a.Plan.Host.DropCaches { // of other files, too
+			if err := machine.DropCaches(a.Scratch); err != nil {
+				return err
 			}
-			return cmp.Or(err, m.ReadOnce(machine.Reading{Dir: a.data, Drop: true}, new(int64)))
-		})
-		if err != nil {
+		}
+		if err := machine.Drop(ctx, a.data); err != nil {
 			return err
 		}
 	}
@@ -132,13 +130,13 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 	}
 	call := verb{name: "query", env: []string{"QUERY_FILE=" + file.Path, fmt.Sprintf("QUERY_COUNT=%d", count),
 		fmt.Sprintf("QUERY_WORKERS=%d", a.Plan.Queries.Workers), "QUERY_RESULTS=" + prefix + ".json"}}
-	var c *client
+	var c *machine.Client
 	var used time.Duration
 	var moved proc.Counters // of the servers, when the client last used CPU
 	w := watch{stallS: a.Plan.Watchdog.QueryStallS}
 	w.progress = func() (float64, error) {
 		// In steps of a clock tick: a sleeping client wakes up for its garbage collector.
-		if now, err := proc.CPU(c.pid); err == nil && now-used >= 10*time.Millisecond {
+		if now, err := proc.CPU(c.Pid); err == nil && now-used >= 10*time.Millisecond {
 			used = now
 			moved, _ = a.kernel()
 		}
@@ -152,19 +150,16 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 		return quiet >= hangAfter && now.StorageRead == moved.StorageRead && (now.CPU-moved.CPU)*10 < quiet
 	}
 	for run.attempts = 1; run.attempts <= attempts; run.attempts++ {
-		sender := &clients{ended: make(chan struct{})}
-		c = &client{on: a.hosts[""], prefix: prefix, remote: prefix}
-		if err := sender.hold(c, machine.Held{Command: a.queryServer().command(call), Out: prefix + ".stdout"}); err != nil {
-			return run, errors.Join(err, sender.kill())
-		}
 		used = 0
 		moved, _ = a.kernel()
-		sender.letGo()
-		run.Exit, err = w.untilEnd(ctx, a.variant, sender)
-		if run.began = sender.agreed; !errors.Is(err, errHung) {
+		c, err = machine.StartClient(a.queryServer().command(call), "", prefix+".stdout", prefix+".stderr")
+		if err != nil {
+			return run, err
+		}
+		run.began = c.Began
+		if run.Exit, err = w.untilEnd(ctx, a.variant, c); !errors.Is(err, errHung) {
 			break
 		}
-		<-sender.ended // its files are written to no more
 		a.note(a.Name, file.Type, "run_queries hung at its start (a fault of the client): started again")
 	}
 	if errors.Is(err, errHung) {

@@ -217,10 +217,10 @@ func operation(stream openloop.Stream) string {
 	return "query"
 }
 
-// job is a phase of streams for some clients, each of which sends every clients-th operation.
-func (r *rates) job(length time.Duration, clients int, streams ...openloop.Stream) openloop.Job {
+// job is a phase of streams.
+func (r *rates) job(length time.Duration, streams ...openloop.Stream) openloop.Job {
 	job := openloop.Job{LateAfter: time.Duration(r.rule.LateMS * float64(time.Millisecond)),
-		Patience: ratesPatience, Of: clients}
+		Patience: ratesPatience}
 	for i, stream := range streams {
 		stream.URL = r.url()
 		if stream.Lines != nil {
@@ -241,7 +241,7 @@ func (r *rates) leadIn(ctx context.Context, stream openloop.Stream) error {
 	if r.Plan.Queries.Cache == "cold" {
 		return nil
 	}
-	job := r.job(min(leadFor, record.Seconds(r.rule.Seconds)), 1, stream)
+	job := r.job(min(leadFor, record.Seconds(r.rule.Seconds)), stream)
 	r.sent[operation(stream)] += len(job.Streams[0].Starts())
 	_, _, err := openloop.Run(ctx, job)
 	return cmp.Or(ctx.Err(), r.died(), err)
@@ -250,12 +250,12 @@ func (r *rates) leadIn(ctx context.Context, stream openloop.Stream) error {
 // runPhase runs streams at once. before and after are the counters.
 func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Stream) (phase *record.RatePhase,
 	before, after []byte, err error) {
-	job := r.job(record.Seconds(r.rule.Seconds), 1+len(r.clients), streams...)
+	job := r.job(record.Seconds(r.rule.Seconds), streams...)
 	planned := int64(0)
 	for _, stream := range job.Streams {
 		planned += int64(len(stream.Starts()))
 	}
-	job.Progress = func(done int) { r.Events.Progress(s.Phase.Phase, int64(done*job.Of), planned) }
+	job.Progress = func(done int) { r.Events.Progress(s.Phase.Phase, int64(done), planned) }
 	if before, err = r.snapshots.Edge(ctx, s.Phase.Phase, "begin", s.QueryType); err != nil {
 		return nil, nil, nil, err
 	}
@@ -278,7 +278,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 		})()
 	}
 	s.listen(r.servers...)
-	results, totals, clients, failed := r.runClients(alive, job)
+	results, totals, failed := openloop.Run(alive, job)
 	now, gone := r.cpu()
 	if err := cmp.Or(ctx.Err(), r.died(), failed, gone); err != nil {
 		return nil, nil, nil, err
@@ -287,11 +287,9 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	s.over()
 	sum, _ := r.kernel()
 	phase = &record.RatePhase{Seconds: totals.Elapsed.Seconds(), CPUNS: now.sum() - cpu.sum(),
-		ClientCPUNS: int64(totals.ClientCPU), RSSBytes: sum.RSS, SkewMS: skew(clients)}
-	share, client := busiest(clients)
-	if phase.ClientShare = share; len(clients) > 1 {
-		phase.Clients = clients
-	}
+		ClientCPUNS: int64(totals.ClientCPU), RSSBytes: sum.RSS}
+	phase.ClientShare = totals.ClientCPU.Seconds() / max(1e-3, totals.Elapsed.Seconds()) /
+		float64(max(1, len(r.Host.Pin.Client)))
 	if after, err = r.snapshots.Body(ctx, true); err != nil {
 		return nil, nil, nil, err
 	}
@@ -303,7 +301,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 			return nil, nil, nil, faultf("%s; %s", result.Wrong, lastWords(r.queryServer()))
 		}
 		kept := record.RateStream{Operation: operation(stream), Rate: stream.Rate, Operations: result.Operations,
-			Connections: stream.Connections * job.Of, ResponseNS: percentiles(result.Response),
+			Connections: stream.Connections, ResponseNS: percentiles(result.Response),
 			ServiceNS: percentiles(result.Service), LatenessNS: percentiles(result.Lateness)}
 		for _, times := range []struct {
 			name string
@@ -324,7 +322,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 		r.sent[kept.Operation] += result.Planned
 	}
 	s.close(0, int64(answered))
-	r.judge(s, phase, client)
+	r.judge(s, phase)
 	return phase, before, after, nil
 }
 
@@ -334,7 +332,7 @@ func percentiles(h openloop.Times) map[string]int64 {
 }
 
 // judge voids a phase in which the client was the bottleneck, and notes operations that were never sent.
-func (r *rates) judge(s *span, phase *record.RatePhase, client string) {
+func (r *rates) judge(s *span, phase *record.RatePhase) {
 	for _, stream := range phase.Streams {
 		share := 100 * float64(stream.Late) / float64(max(1, stream.Started))
 		if phase.Void == "" && share > r.rule.LatePct {
@@ -349,8 +347,8 @@ func (r *rates) judge(s *span, phase *record.RatePhase, client string) {
 		}
 	}
 	if phase.Void == "" && phase.ClientShare > bottleneck {
-		phase.Void = fmt.Sprintf("%s does not keep this rate: it used %.0f %% of its CPUs, and is what was measured above "+
-			"%.0f %%", client, 100*phase.ClientShare, 100*bottleneck)
+		phase.Void = fmt.Sprintf("the client does not keep this rate: it used %.0f %% of its CPUs, and is what was measured "+
+			"above %.0f %%", 100*phase.ClientShare, 100*bottleneck)
 	}
 	if phase.Void != "" {
 		r.note(r.Name, s.QueryType, phase.Void)

@@ -2,7 +2,6 @@ package block
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -31,9 +30,9 @@ func TestAPhaseIsVoidWhereTheClientIsWhatWasMeasured(t *testing.T) {
 				Events: record.NewEvents(t.TempDir(), t.TempDir(), false)}
 			phase := record.RatePhase{Streams: []record.RateStream{stream}}
 			c.change(&phase)
-			r := &rates{variant: newVariant(newFrame(spec, nil, nil), record.Variant{}),
+			r := &rates{variant: newVariant(newFrame(spec, nil), record.Variant{}),
 				rule: record.Rates{LateMS: 1, LatePct: 1}}
-			r.judge(r.begin(record.InMixed, "mixed", ""), &phase, "the client")
+			r.judge(r.begin(record.InMixed, "mixed", ""), &phase)
 			if phase.Void != c.void {
 				t.Errorf("%q", strings.TrimSpace(phase.Void))
 			}
@@ -41,50 +40,31 @@ func TestAPhaseIsVoidWhereTheClientIsWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// Clients at a rate send each operation of a phase once, from one instant on, and all samples are stored. A ladder
-// goes on where the rung before ended.
-func TestClientsAtRates(t *testing.T) {
-	for _, clients := range []int{1, 2} {
-		t.Run(strconv.Itoa(clients), func(t *testing.T) {
-			t.Parallel()
-			spec := fakes(t)
-			spec.Plan.Queries.Solo = false
-			rates := record.Rates{Seconds: 0.5, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 60_000, LatePct: 90}
-			spec.Plan.Mixed = &record.Mixed{Rates: rates, Ingest: 320, Queries: 42, BatchSize: 2, Lines: lines48}
-			spec.Plan.Capacity = &record.Capacity{Rates: rates, Ladder: []float64{20, 40}, Percentile: "p99", WithinMS: 600_000}
-			spec.Workload.Mixed = spec.Workload.Data
-			if clients == 2 {
-				spec.Host.Pin.Client = []int{0, 1, 2, 3}
-				groups(t, &spec)
-				apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
-			}
-			b := run(t, spec)
-			succeeded(t, b)
-			checksPassed(t, b)
-			for _, name := range []string{"baseline", "candidate"} {
-				mixed, rungs := b.Mixed[name].Phases, b.Capacity[name].Phases
-				planned := []int{}
-				for _, phase := range slices.Concat(mixed, rungs) {
-					for _, stream := range phase.Streams {
-						planned = append(planned, stream.Planned)
-						if stream.Answered != stream.Planned || stream.Unstarted != 0 || stream.Connections != 4*clients ||
-							phase.Void != "" || (phase.Clients == nil) != (clients == 1) {
-							t.Errorf("%+v of %+v", stream, phase)
-						}
-					}
-				}
-				if !slices.Equal(planned, []int{21, 8, 10, 20}) || mixed[0].Samples != 160 || !rungs[0].Held || !rungs[1].Held {
-					t.Errorf("%v, %d samples, %+v", planned, mixed[0].Samples, rungs)
-				}
-				if clients == 1 {
-					continue
-				}
-				// 21 queries and 8 batches of 2 lines, dealt out by turns.
-				if a, b := mixed[0].Clients[0], mixed[0].Clients[1]; a.Host != "host1" || b.Host != "host3" ||
-					a.Started != 11+4 || b.Started != 10+4 || a.Lines != 8 || b.Lines != 8 {
-					t.Errorf("%+v %+v", a, b)
+// Each operation of a phase is sent once, and all samples are stored. A ladder goes on where the rung before ended.
+func TestAtRates(t *testing.T) {
+	t.Parallel()
+	spec := fakes(t)
+	spec.Plan.Queries.Solo = false
+	rates := record.Rates{Seconds: 0.5, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 60_000, LatePct: 90}
+	spec.Plan.Mixed = &record.Mixed{Rates: rates, Ingest: 320, Queries: 42, BatchSize: 2, Lines: lines48}
+	spec.Plan.Capacity = &record.Capacity{Rates: rates, Ladder: []float64{20, 40}, Percentile: "p99", WithinMS: 600_000}
+	spec.Workload.Mixed = spec.Workload.Data
+	b := run(t, spec)
+	succeeded(t, b)
+	checksPassed(t, b)
+	for _, name := range []string{"baseline", "candidate"} {
+		mixed, rungs := b.Mixed[name].Phases, b.Capacity[name].Phases
+		planned := []int{}
+		for _, phase := range slices.Concat(mixed, rungs) {
+			for _, stream := range phase.Streams {
+				planned = append(planned, stream.Planned)
+				if stream.Answered != stream.Planned || stream.Unstarted != 0 || stream.Connections != 4 || phase.Void != "" {
+					t.Errorf("%+v of %+v", stream, phase)
 				}
 			}
-		})
+		}
+		if !slices.Equal(planned, []int{21, 8, 10, 20}) || mixed[0].Samples != 160 || !rungs[0].Held || !rungs[1].Held {
+			t.Errorf("%v, %d samples, %+v", planned, mixed[0].Samples, rungs)
+		}
 	}
 }

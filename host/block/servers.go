@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/netip"
@@ -32,14 +33,12 @@ type server struct {
 	variant                  *variant
 	component                record.Component
 	role                     string
-	log, remoteLog           string // the log here, and on the component's own machine
+	log, secretLog           string // the log, and where it lies with secrets, or empty
 	program                  string // its binary; after it is placed, the copy that runs
 	queries, writes, metrics string
-	host, address            string
 	port, pid                int
 	ports                    map[string]int // its further ports, by name
-	on                       machine.Machine
-	process                  *machine.Process
+	process                  *proc.Process
 	hidden                   *record.Hidden
 	flood                    atomic.Pointer[fault] // it has sent more than is read
 }
@@ -70,12 +69,9 @@ func (s *server) command(c verb) machine.Command {
 		}
 	}
 	env = append(env, "DB_ROLE="+s.role, "DB_BINARY="+s.program, "DB_DATA_DIR="+filepath.Join(v.data, s.role),
-		"DB_HOST="+s.address, "DB_URL="+v.url(), "DB_WRITE_URL="+v.writeURL(), "DB_PID="+strconv.Itoa(s.pid),
+		"DB_HOST="+machine.Address, "DB_URL="+v.url(), "DB_WRITE_URL="+v.writeURL(), "DB_PID="+strconv.Itoa(s.pid),
 		"DB_CACHE="+v.Plan.Queries.Cache, "DB_SETTLE="+v.Plan.Settle.Mode,
 		"DB_TENANTS="+strconv.Itoa(v.Plan.Workload.Tenants), "TSBS_BIN="+v.Builds.TSBSBin)
-	if v.Lent != nil { // no proxy stands between the hosts of a block
-		env = append(env, "NO_PROXY=*", "no_proxy=*")
-	}
 	call.Env = append(append(env, s.portsAs("DB_PORT", "")...), c.env...)
 	for _, running := range v.servers {
 		call.Env = append(call.Env, running.addresses()...)
@@ -94,17 +90,17 @@ func (s *server) portsAs(name, address string) []string {
 
 // addresses tell the other components where this one is: DB_AT_ROLE=HOST:PORT, DB_AT_ROLE_NAME=HOST:PORT.
 func (s *server) addresses() []string {
-	return s.portsAs("DB_AT_"+variable(s.role), net.JoinHostPort(s.address, ""))
+	return s.portsAs("DB_AT_"+variable(s.role), net.JoinHostPort(machine.Address, ""))
 }
 
 func variable(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
 
-// ask calls a verb on the component's machine and returns its output. A verb that fails is a fault.
+// ask calls a verb and returns its output. A verb that fails is a fault.
 func (s *server) ask(ctx context.Context, patience time.Duration, name string, env ...string) (string, error) {
 	call := s.command(verb{name, nil, env})
 	call.Patience = patience
-	var answer machine.Output
-	if err := s.on.Run(call, &answer); err != nil || ctx.Err() != nil {
+	answer, err := machine.Run(ctx, call)
+	if err != nil || ctx.Err() != nil {
 		return "", cmp.Or(ctx.Err(), err)
 	}
 	switch {
@@ -122,21 +118,20 @@ func (s *server) ask(ctx context.Context, patience time.Duration, name string, e
 func (s *server) start(ctx context.Context, logPrefix string, cpus []int) (err error) {
 	v := s.variant
 	s.log = filepath.Join(v.dir, logPrefix+s.role+".log")
-	// A log with secrets lies in the cache, and comes into the run without them.
-	if s.remoteLog = s.log; s.host != "" || s.hidden != nil {
-		s.remoteLog = filepath.Join(v.dataDir("logs", v.Name), filepath.Base(s.log))
+	if s.hidden != nil {
+		s.secretLog = filepath.Join(v.dataDir("logs", v.Name), filepath.Base(s.log))
 	}
-	if s.port, err = v.freePort(v.seat, s.on); err != nil {
+	if s.port, err = v.freePort(v.seat); err != nil {
 		return err
 	}
 	for _, name := range v.target.Ports[s.role] {
-		if s.ports[name], err = v.freePort(v.seat, s.on); err != nil {
+		if s.ports[name], err = v.freePort(v.seat); err != nil {
 			return err
 		}
 	}
 	call := s.command(verb{name: "start", args: s.component.Flags})
-	call.Log, call.CPUs, call.Make = s.remoteLog, cpus, []string{filepath.Join(v.data, s.role)}
-	if s.process, err = machine.Start(s.on, call); err != nil {
+	call.Log, call.CPUs, call.Make = cmp.Or(s.secretLog, s.log), cpus, []string{filepath.Join(v.data, s.role)}
+	if s.process, err = machine.Start(call); err != nil {
 		return err
 	}
 	s.pid = s.process.Pid
@@ -170,11 +165,7 @@ func (s *server) waitReady(ctx context.Context) error {
 
 // findAddresses finds the process that listens, and asks the adapter where clients reach the server.
 func (s *server) findAddresses(ctx context.Context) error {
-	pid, err := s.listener()
-	if err != nil {
-		return err
-	}
-	s.pid = cmp.Or(pid, s.pid)
+	s.pid = cmp.Or(s.listener(), s.pid)
 	answer, err := s.ask(ctx, scrape.Timeout, "endpoints")
 	if err != nil {
 		return err
@@ -194,10 +185,7 @@ func (s *server) findAddresses(ctx context.Context) error {
 	return nil
 }
 
-func (s *server) kernel() (c proc.Counters, err error) {
-	err = s.on.Counters(s.pid, &c)
-	return c, err
-}
+func (s *server) kernel() (proc.Counters, error) { return proc.Read(s.pid) }
 
 // counters are the server's own: the text of /metrics, or the answer of its adapter. Of too much of it died tells.
 func (s *server) counters(ctx context.Context) (text []byte, err error) {
@@ -217,21 +205,31 @@ func (s *server) counters(ctx context.Context) (text []byte, err error) {
 }
 
 // listener is the process that listens at the server's port: the started one or one of its session. 0: none.
-func (s *server) listener() (pid int, err error) {
-	var listeners map[int][]netip.AddrPort // by pid
-	if err := s.on.Listeners(s.process.Pid, &listeners); err != nil {
-		return 0, err
-	}
+func (s *server) listener() (pid int) {
+	listeners := machine.Listeners(s.process.Pid)
 	for _, pid := range append([]int{s.process.Pid}, slices.Sorted(maps.Keys(listeners))...) {
 		if slices.ContainsFunc(listeners[pid], func(a netip.AddrPort) bool { return int(a.Port()) == s.port }) {
-			return pid, nil
+			return pid
 		}
 	}
-	return 0, nil
+	return 0
 }
 
-func (s *server) bringLog() error {
-	return errors.Join(bring(s.on, s.remoteLog, s.log), s.hidden.MaskFile(s.log))
+// maskLog brings a log that may have secrets into the run without them.
+func (s *server) maskLog() error {
+	if s.secretLog == "" {
+		return nil
+	}
+	file, err := os.Open(s.secretLog)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, proc.MostLog+1<<20)) // it may be cut in a moment
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.log, []byte(s.hidden.Mask(string(text))), 0o666)
 }
 
 // servers are the components of a variant that run, those that take clients first.
@@ -286,7 +284,7 @@ func (all servers) died() error {
 		if flood := s.flood.Load(); flood != nil {
 			return flood
 		}
-		if !s.process.Alive() {
+		if s.process.HasEnded() {
 			return faultf("the %s (pid %d) died: %s%s", s.role, s.process.Pid, lastWords(s), s.variant.outOfMemory())
 		}
 	}
@@ -330,10 +328,7 @@ func (all servers) askToSettle(ctx context.Context, mode string) error {
 // sameProcess checks that the processes that listen are those that were started.
 func (all servers) sameProcess() error {
 	for _, s := range all {
-		pid, err := s.listener()
-		if err != nil {
-			return err
-		}
+		pid := s.listener()
 		if err := s.variant.equal("same_process", int64(s.pid), int64(pid), "the %s was process %d at the start and is %d "+
 			"now: it was restarted", s.role, s.pid, pid); err != nil {
 			return err
@@ -345,8 +340,8 @@ func (all servers) sameProcess() error {
 func (all servers) cpu() (usage, error) {
 	by := usage{}
 	for _, s := range all {
-		var used time.Duration
-		if err := s.on.CPU(s.pid, &used); err != nil {
+		used, err := proc.CPU(s.pid)
+		if err != nil {
 			// A process that has ended has no clock.
 			return nil, cmp.Or(all.blameServer(context.Background(), 1), err)
 		}

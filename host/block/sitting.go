@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tsduel/host/exchange"
-	"tsduel/host/machine"
+	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
@@ -89,7 +89,7 @@ func (s *sitting) enter(phase, queryType string) *span {
 	return s.begin("", s.part(), phase, queryType)
 }
 
-// timed begins a phase over which the hosts' counters are read, too.
+// timed begins a phase over which the machine's counters are read, too.
 func (s *sitting) timed(phase, queryType string) *span {
 	var running servers
 	for _, v := range s.alive() {
@@ -124,7 +124,7 @@ func (s *sitting) start(ctx context.Context) error {
 				return err
 			})
 		},
-		func() error { return s.sync(s.Scratch) },
+		func() error { return record.SyncDisk(s.Scratch) },
 		func() error { return s.startEqually(ctx) },
 		s.keepPlaces,
 		func() error { return takeTurns(s) },
@@ -164,11 +164,8 @@ func (s *sitting) readCounters(ctx context.Context) error {
 func (s *sitting) keepPlaces() error {
 	for _, v := range s.alive() {
 		for _, server := range v.servers {
-			p := record.DuelPlace{Sitting: s.index, Loading: s.loading, Variant: v.Name, Role: server.role}
-			// After an error the machine is lost, as the next call to it will say.
-			if server.on.Placed(machine.Program{Pid: server.pid, Path: server.program}, &p.Placed) == nil {
-				s.record.Places = append(s.record.Places, p)
-			}
+			s.record.Places = append(s.record.Places, record.DuelPlace{Sitting: s.index, Loading: s.loading, Variant: v.Name,
+				Role: server.role, Placed: proc.Placed(server.pid, server.program)})
 		}
 	}
 	return nil

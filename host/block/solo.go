@@ -25,7 +25,7 @@ type alone struct {
 // run is the solo part: the load, unless an earlier block has loaded, and on request TSBS's closed loop.
 func (a *alone) run(ctx context.Context, loaded bool) (err error) {
 	if loaded && !a.Plan.Queries.Solo {
-		return a.workOnCopy()
+		return a.workOnCopy(ctx)
 	}
 	a.record = &record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	defer func() { a.block.Solo[a.Name] = *a.record }()
@@ -40,7 +40,7 @@ func (a *alone) run(ctx context.Context, loaded bool) (err error) {
 	if a.loads() { // the duel starts with an empty disk
 		return errors.Join(a.close(false), a.empty(false))
 	}
-	if err := a.workOnCopy(); err != nil {
+	if err := a.workOnCopy(ctx); err != nil {
 		return err
 	}
 	if a.Plan.Queries.Solo {
@@ -52,13 +52,14 @@ func (a *alone) run(ctx context.Context, loaded bool) (err error) {
 }
 
 // workOnCopy moves the variant to a copy of its data, if later blocks need them as the load left them.
-func (a *alone) workOnCopy() error {
+func (a *alone) workOnCopy(ctx context.Context) error {
 	if a.Plan.Design.Reload != "once" || a.Plan.Design.StartFrom == "baseline" {
 		return nil // an upgrade makes its own copies
 	}
 	paths := machine.Copying{From: a.data, To: a.dataDir("copies", a.Name)}
 	a.data = paths.To
-	return a.everywhere(func(m machine.Machine) error { return m.Copy(paths, &record.CopyRecord{}) })
+	_, err := machine.Copy(ctx, paths)
+	return err
 }
 
 // fromEmptyDisk starts a variant, loads the first window, and stops the variant.
@@ -70,11 +71,11 @@ func (a *alone) fromEmptyDisk(ctx context.Context) (err error) {
 	if a.record.StartS, err = a.launch(ctx, "", nil); s.ended(err) != nil {
 		return err
 	}
-	files, err := a.files()
+	data, err := a.firstWindow()
 	if err != nil {
 		return err
 	}
-	if err := a.load(ctx, files, record.Solo, "load"); err != nil {
+	if err := a.load(ctx, data, record.Solo, "load"); err != nil {
 		return err
 	}
 	if _, err := a.snapshots.Edge(ctx, "stop", "begin", ""); err != nil {
@@ -87,21 +88,17 @@ func (a *alone) fromEmptyDisk(ctx context.Context) (err error) {
 	return a.keepSizes(ctx)
 }
 
-// canary runs the canary on the machine of the last component, whose disk the load uses.
 func (a *alone) canary() error {
 	// Writes of other variants end before this one is measured.
-	err := a.everywhere(func(m machine.Machine) error { return m.Sync(a.Scratch, &machine.None{}) })
+	err := record.SyncDisk(a.Scratch)
 	limits := a.Plan.Noise
 	if err != nil || limits == nil || cmp.Or(limits.CanaryPct, limits.CanaryFlagPct, limits.CanaryFsyncFlagPct) == nil {
 		return err
 	}
 	s := a.begin(record.Solo, "canary", "")
-	m, _ := a.on(a.Components[len(a.Components)-1].Role)
-	canary := &record.Canary{}
-	if err := m.Canary(a.Scratch, canary); err != nil {
+	if a.record.Canary, err = machine.TakeCanary(a.Scratch); err != nil {
 		return err
 	}
-	a.record.Canary = canary
 	s.close(0, 0)
 	return nil
 }
@@ -120,32 +117,21 @@ func (a *alone) keepCPU(phase string, used usage) {
 	a.byRole(&a.record.CPUNSByRole, phase, used)
 }
 
-// files are the data of the first window, one file a client, or the large load of the warm-up block.
-func (a *alone) files() ([]record.DataFile, error) {
-	files, clients := a.Workload.Data, 1
+// firstWindow is its data, or the large load of the warm-up block.
+func (a *alone) firstWindow() (data record.DataFile, err error) {
+	files := a.Workload.Data
 	if a.loads() {
 		files = a.Workload.Alone
-	} else if len(a.clients) > 0 {
-		files, clients = a.Workload.Groups, 1+len(a.clients)
 	}
-	if files = record.OfFormat(files, a.target.DataFormat); len(files) != clients {
-		return nil, fmt.Errorf("raw/workload.json has %d files of data in format %q for %d clients", len(files),
-			a.target.DataFormat, clients)
+	if files = record.OfFormat(files, a.target.DataFormat); len(files) != 1 {
+		return data, fmt.Errorf("raw/workload.json has %d files of data in format %q", len(files), a.target.DataFormat)
 	}
-	return files, nil
+	return files[0], nil
 }
 
-// load loads the files, one a client, lets the database settle, and checks that all samples are stored.
-func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase string) error {
-	l, err := a.loaders(files)
-	defer func() { _ = l.kill() }()
-	if err != nil {
-		return err
-	}
-	planned := int64(0)
-	for _, data := range files {
-		planned += data.Samples
-	}
+// load loads a file, lets the database settle, and checks that all samples are stored.
+func (a *alone) load(ctx context.Context, data record.DataFile, part, phase string) error {
+	planned, prefix := data.Samples, filepath.Join(a.dir, "load")
 	before, err := a.snapshots.Edge(ctx, "load", "begin", "")
 	if err != nil {
 		return err
@@ -161,36 +147,38 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 	defer endProfile(0)
 	w := watch{stallS: a.Plan.Watchdog.LoadStallS}
 	w.progress = func() (float64, error) {
-		err := l.bring(".csv", ".stderr")
-		done := acknowledged(l.files(".csv")...)
+		done := acknowledged(prefix + ".csv")
 		a.Events.Progress(phase, int64(done), planned)
-		return done, err
+		return done, nil
 	}
 	w.stalled = func() error {
 		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", w.stallS,
-			cmp.Or(lastMatch(httpStatus, l.files(".stderr")...), "nothing"), lastWords(a.writeServer()))
+			cmp.Or(lastMatch(httpStatus, prefix+".stderr"), "nothing"), lastWords(a.writeServer()))
 	}
 	s.listen(a.servers...)
-	l.letGo()
-	exit, err := w.untilEnd(ctx, a.variant, l)
+	loader, err := a.loader(data, prefix)
+	if err != nil {
+		stopTicks()
+		return err
+	}
+	exit, err := w.untilEnd(ctx, a.variant, loader)
 	// The CPU is read before the last tick, which may have to wait for an answer.
 	if now, gone := a.cpu(); gone == nil {
 		a.keepCPU("load", now.since(cpu))
 	}
 	stopTicks()
-	missing := l.bring(".csv", ".stderr", ".json")
 	if err != nil {
 		return err
 	}
 	a.snapshots.Mark("load", "end", "")
 	s.over()
 	s.End, s.ClientUserS, s.ClientSystemS = record.Epoch(exit.At), exit.User.Seconds(), exit.System.Seconds()
-	s.Begin = record.Epoch(l.agreed)
+	s.Begin = record.Epoch(loader.Began)
 	s.close(exit.Code, planned)
-	if err := cmp.Or(a.ended(ctx, l, exit.Code), missing); err != nil {
+	if err := a.ended(ctx, prefix, exit.Code); err != nil {
 		return err
 	}
-	if err := a.sent(l, planned); err != nil {
+	if err := a.sent(prefix, planned); err != nil {
 		return err
 	}
 	if len(a.queues()) > 0 {
@@ -229,37 +217,29 @@ var (
 	httpStatus  = regexp.MustCompile(`(HTTP status \d+)`)
 )
 
-// samplesSent is how many samples the loaders say that they have sent, as a number and as a word.
-func samplesSent(csvs ...string) (samples int64, word string) {
+// samplesSent is how many samples the loader says that it has sent, as a number and as a word.
+func samplesSent(csv string) (samples int64, word string) {
 	word = "no"
 	lines(func(line string) {
 		if match := loadedLine.FindStringSubmatch(line); match != nil {
 			n, _ := strconv.ParseInt(match[1], 10, 64)
-			samples += n
-			word = strconv.FormatInt(samples, 10)
+			samples, word = n, match[1]
 		}
-	}, csvs...)
+	}, csv)
 	return samples, word
 }
 
-// ended checks how the loaders ended, and keeps a record of each if there are several.
-func (a *alone) ended(ctx context.Context, l *clients, code int) error {
+// ended checks how the loader ended.
+func (a *alone) ended(ctx context.Context, prefix string, code int) error {
 	if err := a.blameServer(ctx, code); err != nil {
 		return err
 	}
-	loader, words := l.words()
-	if len(l.all) > 1 && code == 0 {
-		a.record.Clients = l.records()
-		a.record.SkewMS = skew(a.record.Clients)
-		if share, name := busiest(a.record.Clients); share > bottleneck {
-			a.note(a.Name, "", fmt.Sprintf("%s used %.0f %% of its CPUs: it is the bottleneck of the load", name, 100*share))
-		}
-	}
-	return a.equal("load_exit", 0, int64(code), "%s ended with %s: %s%s", loader, exitWords(code), words, a.outOfMemory())
+	return a.equal("load_exit", 0, int64(code), "the loader ended with %s: %s%s", exitWords(code),
+		clientWords(prefix+".stderr"), a.outOfMemory())
 }
 
-// sent checks the loaders' own count and complaints, before the queries take an hour on half the data.
-func (a *alone) sent(l *clients, planned int64) error {
+// sent checks the loader's own count and complaints, before the queries take an hour on half the data.
+func (a *alone) sent(prefix string, planned int64) error {
 	complaints, first := int64(0), ""
 	complain := func(line string) {
 		// A library says so in our own loader where the kernel has no PSI.
@@ -271,17 +251,12 @@ func (a *alone) sent(l *clients, planned int64) error {
 		if backoffLine.MatchString(line) {
 			complain(line)
 		}
-	}, l.files(".csv")...)
-	lines(complain, l.files(".stderr")...)
-	samples, word := samplesSent(l.files(".csv")...)
+	}, prefix+".csv")
+	lines(complain, prefix+".stderr")
+	samples, word := samplesSent(prefix + ".csv")
 	wrong := fmt.Sprintf("the loader says it sent %s samples, and the plan has %d", word, planned)
-	if len(l.all) > 1 {
-		wrong = fmt.Sprintf("the loaders of %d clients say they sent %s samples together, and the plan has %d",
-			len(l.all), word, planned)
-	}
 	if complaints > 0 {
-		_, words := l.words()
-		wrong += "; it says: " + words
+		wrong += "; it says: " + clientWords(prefix+".stderr")
 	}
 	if err := a.equal("samples_sent", planned, samples, "%s", wrong); err != nil {
 		return err

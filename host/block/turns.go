@@ -3,7 +3,6 @@ package block
 import (
 	"errors"
 
-	"tsduel/host/machine"
 	"tsduel/host/proc"
 )
 
@@ -37,15 +36,7 @@ func takeTurns(s *sitting) error {
 	for _, v := range s.alive() {
 		var own processes
 		for _, server := range v.servers {
-			here, ok := server.on.(*machine.Here)
-			if !ok {
-				return runTogether(s, "components run on other hosts")
-			}
-			process, err := here.Process(server.process.Pid)
-			if err != nil {
-				return err
-			}
-			own = append(own, process)
+			own = append(own, server.process)
 		}
 		if err := errors.Join(own.Hold(), own.Release()); err != nil {
 			if dead := v.died(); dead != nil {

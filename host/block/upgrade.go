@@ -67,18 +67,17 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 }
 
 // copy gives a variant its own directories: a copy of the data, and one for its files.
-func (u *upgrade) copy(_ context.Context, v *variant) (err error) {
+func (u *upgrade) copy(ctx context.Context, v *variant) (err error) {
 	s := v.begin(record.InUpgrade, "copy", "")
 	v.data, v.dir = u.dataDir("copies", v.Name), filepath.Join(v.dir, "upgrade")
 	if err := os.MkdirAll(v.dir, 0o777); err != nil {
 		return err
 	}
-	var how record.CopyRecord
-	paths := machine.Copying{From: u.source, To: v.data, Immutable: v.target.Immutable}
-	if err := u.hosts[""].Copy(paths, &how); err != nil {
+	u.record.Copies[v.Name], err = machine.Copy(ctx,
+		machine.Copying{From: u.source, To: v.data, Immutable: v.target.Immutable})
+	if err != nil {
 		return err
 	}
-	u.record.Copies[v.Name] = how
 	s.close(0, 0)
 	v.snapshots, err = scrape.Create(filepath.Join(v.dir, "metrics.prom.gz"), v.target.Ticks)
 	return err
@@ -196,7 +195,7 @@ func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
 		return err
 	}
 	a := &alone{variant: v, record: &rec}
-	if err := a.load(ctx, data, record.InUpgrade, "ingest"); err != nil {
+	if err := a.load(ctx, data[0], record.InUpgrade, "ingest"); err != nil {
 		return err
 	}
 	rec.StopS, err = v.shutdown(ctx)
@@ -314,5 +313,6 @@ func (u *upgrade) checksums() (sums map[string]string, err error) {
 		}
 		return err
 	})
-	return sums, errors.Join(err, u.hosts[""].Sums(paths, &sums))
+	sums, unread := machine.Sums(paths)
+	return sums, errors.Join(err, unread)
 }

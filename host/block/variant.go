@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"tsduel/host/exchange"
 	"tsduel/host/machine"
+	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
@@ -47,7 +47,7 @@ func (v *variant) begin(part, phase, queryType string) *span {
 	return s
 }
 
-// server is a component that does not run yet, on its machine.
+// server is a component that does not run yet.
 func (v *variant) server(c record.Component) *server {
 	build := v.Builds.Variants[v.Name]
 	s := &server{variant: v, component: c, role: c.Role, program: build.Binary, ports: map[string]int{},
@@ -57,8 +57,6 @@ func (v *variant) server(c record.Component) *server {
 			s.program = built.Binary
 		}
 	}
-	s.on, s.host = v.on(c.Role)
-	s.address = v.address(s.host)
 	return s
 }
 
@@ -70,7 +68,7 @@ func (v *variant) launch(ctx context.Context, logPrefix string, cpus []int) (sec
 	for i, c := range v.Components {
 		s := v.server(c)
 		to := filepath.Join(v.seat.dir, twoDigits(1+i))
-		if err := s.on.Place(machine.Pair{From: s.program, To: to}, &s.program); err != nil {
+		if s.program, err = proc.Place(s.program, to); err != nil {
 			return 0, err
 		}
 		placed = append(placed, s)
@@ -103,24 +101,14 @@ func (v *variant) launch(ctx context.Context, logPrefix string, cpus []int) (sec
 func (v *variant) onlyOurs() error {
 	var open, unseen []string
 	for _, s := range v.servers {
-		var listeners map[int][]netip.AddrPort // by pid
-		if err := s.on.Listeners(s.process.Pid, &listeners); err != nil {
-			return err
-		}
-		own := 0
-		all := slices.Concat(slices.Collect(maps.Values(listeners))...)
+		all := slices.Concat(slices.Collect(maps.Values(machine.Listeners(s.process.Pid)))...)
 		for _, at := range all {
-			if at.Addr().String() == s.address {
-				own++
-			} else if !at.Addr().IsLoopback() {
+			if !at.Addr().IsLoopback() {
 				open = append(open, at.String())
 			}
 		}
 		if len(all) == 0 {
 			unseen = append(unseen, s.role)
-		} else if s.host != "" && own == 0 {
-			return faultf("the %s does not listen at %s (DB_HOST), where the client on another host looks for it: "+
-				"scripts/targets/%s/start has to say so", s.role, s.address, v.Target)
 		}
 	}
 	c := record.Check{Check: "listens_on_loopback", Phase: v.phase, Actual: float64(len(open)),
@@ -161,7 +149,7 @@ func (v *variant) shutdown(ctx context.Context) (seconds float64, err error) {
 	}
 	seconds = time.Since(begin).Seconds()
 	for _, s := range v.servers {
-		if err := errors.Join(s.bringLog(), s.quietLog()); err != nil {
+		if err := errors.Join(s.maskLog(), s.quietLog()); err != nil {
 			return 0, err
 		}
 	}
@@ -175,7 +163,7 @@ func (v *variant) close(kill bool) (err error) {
 		if kill && err == nil {
 			err = s.process.Kill()
 		}
-		err = errors.Join(err, s.bringLog())
+		err = errors.Join(err, s.maskLog())
 	}
 	v.leave()
 	if v.snapshots != nil {
@@ -246,12 +234,10 @@ func (v *variant) equalize(ctx context.Context) (noAnswers bool, read int64, err
 	}
 	noAnswers = v.equalStart(sizes["cache_bytes"], fmt.Sprintf("%s began with %d bytes of answers on disk, which an "+
 		"earlier process left", v.Name, sizes["cache_bytes"]))
-	err = v.everywhere(func(m machine.Machine) error {
-		var bytes int64
-		err := m.ReadOnce(machine.Reading{Dir: v.data, Drop: v.Plan.Queries.Cache == "cold"}, &bytes)
-		read += bytes
-		return err
-	})
+	if v.Plan.Queries.Cache == "cold" {
+		return noAnswers, 0, machine.Drop(ctx, v.data)
+	}
+	read, err = machine.ReadOnce(ctx, v.data)
 	return noAnswers, read, err
 }
 
@@ -263,18 +249,7 @@ func (v *variant) empty(anew bool) error {
 			fresh.Make = append(fresh.Make, filepath.Join(v.data, c.Role))
 		}
 	}
-	return v.everywhere(func(m machine.Machine) error { return m.Prepare(fresh, &machine.None{}) })
-}
-
-// everywhere does something on each machine that has a component of the variant, this one first.
-func (v *variant) everywhere(do func(machine.Machine) error) (err error) {
-	for _, host := range slices.Sorted(maps.Keys(v.hosts)) {
-		onHost := func(c record.Component) bool { _, name := v.on(c.Role); return name == host }
-		if slices.ContainsFunc(v.Components, onHost) {
-			err = errors.Join(err, do(v.hosts[host]))
-		}
-	}
-	return err
+	return machine.Prepare(fresh)
 }
 
 // answersKept checks that the servers started without answers in their memory, by their counters before any query.

@@ -1,9 +1,10 @@
 package block
 
 import (
+	"path/filepath"
 	"time"
 
-	"tsduel/host/machine"
+	"tsduel/host/noise"
 	"tsduel/host/openloop"
 	"tsduel/host/proc"
 	"tsduel/host/record"
@@ -17,8 +18,10 @@ func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 	if used, err := r.cpu(); err == nil {
 		spent = used.sum()
 	}
-	var facts record.Facts
-	_ = r.servers[0].on.Describe(r.Scratch, &facts) // without them nobody knows a limit
+	facts, err := noise.Describe(r.Scratch)
+	if err != nil {
+		facts = &record.Facts{} // nobody knows a limit
+	}
 	if own := len(r.Host.Pin.Server); own > 0 {
 		facts.CPUs = own // what Describe sees are the client's
 	}
@@ -36,17 +39,15 @@ func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 			fields["rss_bytes"], fields["rss_limit"] = sum.RSS, facts.MemoryBytes
 		}
 		files := proc.Files{}
-		for i, s := range r.servers {
-			var own proc.Files
-			if s.on.Files(s.pid, &own) == nil && own.Open > files.Open {
-				files = own
+		for _, s := range r.servers {
+			if own, err := proc.OpenFiles(s.pid); err == nil && own.Open > files.Open {
+				files = *own
 				fields["open_files"], fields["open_limit"] = files.Open, files.Most
 			}
-			var disk machine.Disk
-			if i == 0 && s.on.Disk(r.Scratch, &disk) == nil {
-				fields["disk_bytes"], fields["disk_limit"] = disk.Data, disk.Data+disk.Free
-			}
 		}
+		free, _ := record.IsFull(r.Scratch)
+		data := record.UsedBytes(filepath.Join(r.Scratch, "data"))
+		fields["disk_bytes"], fields["disk_limit"] = data, data+free
 		for i, result := range results {
 			if result.Response.TotalCount() > 0 {
 				fields[operation(streams[i])+"_p99_ms"] = float64(result.Response.ValueAtQuantile(99)) / 1e6

@@ -1,5 +1,5 @@
-// Package bound says how much is read of what is not trusted: a measured server, what its programs print, and a
-// host that is lent to us. A buffer grows by what has come, and never by what was announced.
+// Package bound says how much is read of what is not trusted: a measured server, and
+// what its programs print. A buffer grows by what has come, and never by what was announced.
 package bound
 
 import (
@@ -22,8 +22,6 @@ var (
 	Counters int64 = 64 << 20
 	// Profile is a profile, unpacked. A busy VictoriaMetrics has 2 MB.
 	Profile int64 = 32 << 20
-	// Reply is one of a lent machine: the output of a verb (Counters) in JSON, twice.
-	Reply int64 = 256 << 20
 	// Line is one of a log or of a client's output: what is behind it is left out.
 	Line = 64 << 10
 )

@@ -236,7 +236,7 @@ func opened(stream openloop.Stream) func(*testing.T, string) string {
 	return func(t *testing.T, url string) string {
 		stream.URL, stream.Connections, stream.Timeout = url, 1, late
 		stream.Rate, stream.Length = 50, 150*time.Millisecond
-		results, _, err := openloop.Run(t.Context(), openloop.Job{Streams: []openloop.Stream{stream}, Of: 1,
+		results, _, err := openloop.Run(t.Context(), openloop.Job{Streams: []openloop.Stream{stream},
 			LateAfter: time.Second, Patience: 5 * time.Second})
 		must(t, err)
 		if (results[0].Failed > 0) != (results[0].Failure != "") {
@@ -362,6 +362,7 @@ var read = map[string]struct {
 	who   string
 }{
 	"block/logs.go":          {1, "TestLastWords: lines without end"},
+	"block/servers.go":       {1, "proc.MostLog, by which a log is cut"},
 	"block/sitting.go":       {1, trusted},
 	"bound/bound.go":         {1, here},
 	"exchange/answers.go":    {3, here},
@@ -372,10 +373,9 @@ var read = map[string]struct {
 	"gobench/profile.go":     {1, here},
 	"machine/clients.go":     {3, trusted},
 	"machine/copy.go":        {1, "from one file to another"},
-	"machine/lend.go":        {6, "machine.TestMachineFloods"},
-	"machine/local.go":       {5, "machine.TestRunFlood; else from one file to another, or 4 MiB"},
+	"machine/disk.go":        {2, "from one file to another"},
+	"machine/machine.go":     {2, "machine.TestRunFlood"},
 	"noise/describe.go":      {2, "Google's own server, and 200 bytes"},
-	"openloop/openloop.go":   {1, "of a lent machine: machine.TestMachineFloods"},
 	"proc/count.go":          {3, kernel},
 	"proc/hold.go":           {1, kernel},
 	"proc/log.go":            {1, "proc: from one file to another, and it is cut"},
@@ -386,7 +386,6 @@ var read = map[string]struct {
 	"record/hidden.go":       {2, trusted},
 	"record/plan.go":         {3, trusted},
 	"run/detached.go":        {3, trusted},
-	"run/lend.go":            {1, trusted},
 	"run/lock.go":            {2, trusted},
 	"run/resume.go":          {3, trusted},
 	"scrape/scrape.go":       {5, here},
@@ -430,7 +429,7 @@ func TestEveryReaderIsKnown(t *testing.T) {
 func TestEveryGoroutineIsCaught(t *testing.T) {
 	starts := regexp.MustCompile(`\bgo (func\b|[\w.]+\()|\.Go\(`)
 	allowed := []string{"go record.Caught(", ".Go(record.Caught(", "// a start that panics could not be waited for",
-		"t.rpc.Go(", "go l.report(",
+		"go l.report(",
 		"go endless("} // the last ends its program, which runs at home and measures nothing
 	must(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

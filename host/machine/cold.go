@@ -22,9 +22,9 @@ const (
 	mapped       = 1 << 30 // bytes of a file that are looked at together
 )
 
-// drop has the kernel drop the pages of all files in a directory, which needs no rights, and checks that none
+// Drop has the kernel drop the pages of all files in a directory, which needs no rights, and checks that none
 // is left in memory. Else a cache cannot be cold here, which is the user's to know.
-func drop(ctx context.Context, dir string) error {
+func Drop(ctx context.Context, dir string) error {
 	for attempt := 1; ; attempt++ {
 		left, total, worst := 0, 0, ""
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

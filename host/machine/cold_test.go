@@ -21,10 +21,7 @@ func TestWhatIsDroppedIsOutOfMemory(t *testing.T) {
 			os.WriteFile(path+".empty", nil, 0o644)))
 	}
 	fill(path)
-	drop := func(dir string) error {
-		return NewHere(t.Context(), "").ReadOnce(Reading{Dir: dir, Drop: true}, new(int64))
-	}
-	must(t, drop(dir)) // it fails if the test's own directory is in memory (tmpfs): set TMPDIR
+	must(t, Drop(t.Context(), dir)) // it fails if the test's own directory is in memory (tmpfs): set TMPDIR
 	resident, pages, err := dropFile(path)
 	check(t, resident == 0 && pages == (3<<20)/os.Getpagesize()+1 && err == nil, resident, pages, err)
 	memory := filepath.Join(dir, "memory")
@@ -34,6 +31,6 @@ func TestWhatIsDroppedIsOutOfMemory(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(memory, unix.MNT_DETACH) })
 	fill(filepath.Join(memory, "part"))
-	wantStop(t, drop(memory), record.ExitUser,
+	wantStop(t, Drop(t.Context(), memory), record.ExitUser,
 		"queries.cache is cold, and 769 of 769 pages of the databases' files stay in memory")
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,18 +16,22 @@ import (
 	"tsduel/host/record"
 )
 
-// Copy is of Machine. It takes minutes for a large database, so it ends with ctx.
-func (h disks) Copy(c Copying, how *record.CopyRecord) error {
+// Copying is two paths. Immutable is a pattern of paths below a component's directory: these files become hard links.
+// Without a pattern none does.
+type Copying struct{ From, To, Immutable string }
+
+// Copy copies a directory of stopped databases. It takes minutes for a large one, so it ends with ctx.
+func Copy(ctx context.Context, c Copying) (how record.CopyRecord, err error) {
 	begin := time.Now()
 	shared, err := regexp.Compile("^(?:" + c.Immutable + ")$")
 	if err != nil {
-		return fmt.Errorf("the target's immutable: %w", err)
+		return how, fmt.Errorf("the target's immutable: %w", err)
 	}
 	if err := record.RemoveTree(c.To); err != nil {
-		return err
+		return how, err
 	}
 	err = filepath.WalkDir(c.From, func(path string, entry fs.DirEntry, err error) error {
-		if err = cmp.Or(h.ctx.Err(), err); err != nil {
+		if err = cmp.Or(ctx.Err(), err); err != nil {
 			return err
 		}
 		name, _ := filepath.Rel(c.From, path)
@@ -41,13 +46,13 @@ func (h disks) Copy(c Copying, how *record.CopyRecord) error {
 			return nil // the database makes its sockets and pipes again
 		}
 		_, below, _ := strings.Cut(name, string(filepath.Separator)) // the first part is the component's role
-		return copyFile(path, target, c.Immutable != "" && shared.MatchString(below), how)
+		return copyFile(path, target, c.Immutable != "" && shared.MatchString(below), &how)
 	})
 	how.Seconds = time.Since(begin).Seconds()
-	if err != nil && h.ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("copy the database in %s: %w", c.From, err)
 	}
-	return err
+	return how, err
 }
 
 func copyFile(path, target string, shared bool, how *record.CopyRecord) error {

@@ -12,9 +12,6 @@ import (
 	"tsduel/host/record"
 )
 
-// mostSilentS is how long another host may take to answer. Beside a busy server an answer takes milliseconds.
-const mostSilentS = 5.0
-
 // Judge finds the blocks that were spoilt from outside, and why, without reading measured values. The same
 // blocks always give the same judgement. It returns nil for a plan without limits.
 func Judge(plan *record.Plan, blocks []*record.Block) *record.NoiseReport {
@@ -28,9 +25,7 @@ func Judge(plan *record.Plan, blocks []*record.Block) *record.NoiseReport {
 	for _, b := range blocks {
 		j := judge{Block: b, Limits: plan.Noise}
 		j.canaries(usual)
-		for _, host := range j.hosts() {
-			j.phases(host)
-		}
+		j.phases()
 		j.wholeBlock()
 		r.Signals = append(r.Signals, j.signals...)
 		if b.Kind == "warmup" {
@@ -124,25 +119,12 @@ func (j *judge) canaries(medians record.Canary) {
 	}
 }
 
-// hosts returns the hosts that phases have noise of. The client's host is "".
-func (j *judge) hosts() []string {
-	hosts := []string{""}
-	for _, p := range j.Phases {
-		hosts = slices.AppendSeq(hosts, maps.Keys(p.Hosts))
-	}
-	slices.Sort(hosts)
-	return slices.Compact(hosts)
-}
-
-// units returns the phases of a host to be judged. CPU times have steps of 10 ms, so phases of a variant that
+// units returns the phases to be judged. CPU times have steps of 10 ms, so phases of a variant that
 // are shorter than PoolS are added up to one. The phases of the duel have no variant.
-func (j *judge) units(host string) (units []record.Phase) {
+func (j *judge) units() (units []record.Phase) {
 	brief := map[string][]record.Phase{} // by variant
 	var variants []string
 	for _, p := range j.Phases {
-		if host != "" {
-			p.Noise = p.Hosts[host]
-		}
 		switch {
 		case p.Noise == nil:
 		case p.Noise.Seconds >= j.PoolS:
@@ -184,9 +166,9 @@ func addNoise(sum, n *record.Noise) {
 	}
 }
 
-func (j *judge) phases(host string) {
+func (j *judge) phases() {
 	flags := map[string]*float64{"cpu": j.PressureCPUFlagPct, "io": j.PressureIOFlagPct, "memory": j.PressureMemoryFlagPct}
-	for _, p := range j.units(host) {
+	for _, p := range j.units() {
 		n, where := p.Noise, strings.TrimSpace(p.Phase+" "+p.QueryType)
 		if p.Phase == "pooled" {
 			where = "the short phases"
@@ -195,9 +177,6 @@ func (j *judge) phases(host string) {
 			where += " of " + p.Variant
 		}
 		where += fmt.Sprintf(" in block %d", j.Block.Block)
-		if host != "" {
-			where += " on " + host
-		}
 		percent := n.Seconds * float64(n.CPUs) / 100
 		if percent <= 0 {
 			continue
@@ -226,22 +205,12 @@ func (j *judge) phases(host string) {
 
 func (j *judge) wholeBlock() {
 	none, during := record.Phase{}, fmt.Sprintf("during block %d", j.Block.Block)
-	on := func(n *record.Noise, where string) {
+	if n := j.Block.Noise; n != nil {
 		if step := n.ClockStepS; step != nil {
-			j.add(none, "clock_step_s", *step, "s", j.ClockStepS, nil, "the clock was set by %.3g s %s%s", *step, during, where)
-		}
-		if silent := n.SilentS; silent != nil {
-			j.add(none, "silent_s", *silent, "s", new(mostSilentS), nil, "no answer came for %s s%s %s", short(*silent), where,
-				during)
+			j.add(none, "clock_step_s", *step, "s", j.ClockStepS, nil, "the clock was set by %.3g s %s", *step, during)
 		}
 		j.add(none, "swap_pages", float64(n.SwapPages), "pages", nil, j.SwapFlagPages,
-			"%d pages were swapped %s%s", n.SwapPages, during, where)
-	}
-	for _, host := range slices.Sorted(maps.Keys(j.Block.Hosts)) {
-		on(j.Block.Hosts[host], " on "+host)
-	}
-	if n := j.Block.Noise; n != nil {
-		on(n, "")
+			"%d pages were swapped %s", n.SwapPages, during)
 		if n.TemperatureC != nil {
 			j.add(none, "temperature_c", *n.TemperatureC, "C", nil, nil, "")
 		}

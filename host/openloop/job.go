@@ -2,27 +2,23 @@ package openloop
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"time"
 
 	"tsduel/host/exchange"
 )
 
-// Job is streams that run together. It may be the part of one of several clients, which sends every Of-th
-// operation from Part on: together they send the same operations, at the same times, as one client would.
+// Job is streams that run together.
 type Job struct {
 	Streams   []Stream
-	Part, Of  int
 	LateAfter time.Duration // a start is late after this
 	Patience  time.Duration // how long after the last intended start an operation may still start
 
-	Progress func(started int) `json:"-"` // may be nil
+	Progress func(started int) // may be nil
 	// Each is called after every Window with the results of that window alone.
-	Window time.Duration          `json:"-"`
-	Each   func(window []*Result) `json:"-"`
-	// Meet is called when all is ready, and returns the time to begin; nil: begin at once.
-	Meet func(context.Context) (time.Time, error) `json:"-"`
+	Window time.Duration
+	Each   func(window []*Result)
+	Ready  func() // is called when all is ready, just before the begin; may be nil
 }
 
 // Stream is queries from several files in turn, or batches of lines, without the first Skip operations.
@@ -50,13 +46,9 @@ type Lines struct {
 	Size       int
 }
 
-// open returns this client's part of a stream. It has to be closed.
+// open returns a stream, which has to be closed.
 func (job *Job) open(whole Stream) (s *stream, err error) {
-	s = &stream{skip: whole.Skip + job.Part, step: job.Of, late: job.LateAfter}
-	all := whole.Starts()
-	for k := job.Part; k < len(all); k += job.Of {
-		s.starts = append(s.starts, all[k])
-	}
+	s = &stream{skip: whole.Skip, starts: whole.Starts(), late: job.LateAfter}
 	if whole.Lines != nil {
 		s.source, err = exchange.OpenBatches(whole.Lines.File, whole.Lines.Path, whole.Lines.Size)
 		return s, err
@@ -76,11 +68,11 @@ func (job *Job) open(whole Stream) (s *stream, err error) {
 	return s, err
 }
 
-// Add adds up the results of clients, stream by stream.
-func Add(clients ...[]*Result) (sums []*Result) {
-	for i := range clients[0] {
+// add adds up the results of windows, stream by stream.
+func add(windows ...[]*Result) (sums []*Result) {
+	for i := range windows[0] {
 		sum := newResult()
-		for _, results := range clients {
+		for _, results := range windows {
 			r := results[i]
 			for total, count := range map[*int]int{&sum.Planned: r.Planned, &sum.Started: r.Started, &sum.Answered: r.Answered,
 				&sum.Failed: r.Failed, &sum.Unstarted: r.Unstarted, &sum.Queued: r.Queued, &sum.Late: r.Late, &sum.Empty: r.Empty} {

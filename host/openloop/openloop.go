@@ -11,7 +11,6 @@ package openloop
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -40,24 +39,14 @@ type Result struct {
 	Response, Service, Lateness Times
 }
 
-// Times is a histogram of times in ns, in JSON its counts.
+// Times is a histogram of times in ns.
 type Times struct{ *hdrhistogram.Histogram }
-
-func (t Times) MarshalJSON() ([]byte, error) { return json.Marshal(t.Export()) }
-
-func (t *Times) UnmarshalJSON(text []byte) error {
-	var counts hdrhistogram.Snapshot
-	err := json.Unmarshal(text, &counts)
-	t.Histogram = hdrhistogram.Import(&counts)
-	return err
-}
 
 func (t Times) put(d time.Duration) {
 	_ = t.RecordValue(min(max(int64(d), 1), highest))
 }
 
 type Totals struct {
-	Began     time.Time
 	Elapsed   time.Duration // from the begin to the last answer
 	ClientCPU time.Duration // of this process, without busy waiting
 }
@@ -73,7 +62,7 @@ func newResult() *Result {
 type stream struct {
 	source     exchange.Source // of more operations than there are starts
 	starts     []time.Duration // intended, from begin on
-	skip, step int             // every step-th operation is sent, after the first skip ones
+	skip       int             // operations of the source that are not sent
 	empty      func(body []byte) (bool, error)
 	begin      time.Time
 	late       time.Duration
@@ -123,14 +112,10 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 	// A worker that sleeps until a start holds one of Go's processors, and others have to read answers
 	// meanwhile. More processors than that would spin in search of work.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(len(proc.Allowed()) + len(streams)))
-	begin := time.Now()
-	if job.Meet != nil {
-		if begin, err = job.Meet(ctx); err != nil {
-			return nil, totals, err
-		}
-		wait(ctx, begin)
+	if job.Ready != nil {
+		job.Ready()
 	}
-	totals.Began = time.Now()
+	begin := time.Now()
 	cpu, _ := proc.CPU(os.Getpid())
 	var working, watching sync.WaitGroup
 	for _, s := range streams {
@@ -147,7 +132,7 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 	working.Wait()
 	close(worked)
 	watching.Wait()
-	results = Add(results, take(streams))
+	results = add(results, take(streams))
 	totals.Elapsed = time.Since(begin)
 	for i, s := range streams {
 		if err := exchange.Quiet(ctx, s.conns); err != nil {
@@ -185,7 +170,7 @@ func (job *Job) watch(streams []*stream, results []*Result, worked <-chan struct
 			}
 		case <-window:
 			taken := take(streams)
-			results = Add(results, taken)
+			results = add(results, taken)
 			job.Each(taken)
 		}
 	}
@@ -235,13 +220,11 @@ func take(streams []*stream) (window []*Result) {
 func (s *stream) read(ctx context.Context) {
 	defer s.primed()
 	defer close(s.operations)
-	skip := s.skip
 	for k := range s.starts {
 		operation, err := s.source.Next()
-		for ; err == nil && skip > 0; skip-- {
+		for ; err == nil && s.skip > 0; s.skip-- {
 			operation, err = s.source.Next()
 		}
-		skip = s.step - 1
 		if errors.Is(err, io.EOF) {
 			err = fmt.Errorf("there are no more than %d operations, and %d were planned", k, len(s.starts))
 		}

@@ -96,7 +96,7 @@ func jobOf(t testing.TB, url string, rate float64, length time.Duration, connect
 	for range 1000 {
 		must(t, encoder.Encode(&query.HTTP{Method: []byte("GET"), Path: []byte("/q")}))
 	}
-	return Job{Of: 1, LateAfter: time.Millisecond, Patience: 100 * time.Millisecond,
+	return Job{LateAfter: time.Millisecond, Patience: 100 * time.Millisecond,
 		Streams: []Stream{{Queries: []Queries{{Path: file.Name()}}, URL: url, Connections: connections,
 			Timeout: time.Minute, Schedule: Schedule{Rate: rate, Length: length}}}}
 }
@@ -179,11 +179,9 @@ func paused(t testing.TB) *Result {
 	url, pid := stub(t)
 	job := jobOf(t, url, 1000, 1500*time.Millisecond, 16)
 	job.Patience = time.Minute
-	job.Meet = func(context.Context) (time.Time, error) {
+	job.Ready = func() {
 		_ = unix.Kill(pid, unix.SIGSTOP)
-		begin := time.Now()
 		time.AfterFunc(pause, func() { _ = unix.Kill(pid, unix.SIGCONT) })
-		return begin, nil
 	}
 	result, _ := run(t, job)
 	return result
@@ -358,7 +356,7 @@ func TestWindowsAreTheWholeInPieces(t *testing.T) {
 	sum, windows := newResult(), 0
 	job := jobOf(t, url, 500, 400*time.Millisecond, 4)
 	job.Patience, job.Window = 10*time.Second, 20*time.Millisecond
-	job.Each = func(window []*Result) { sum, windows = Add([]*Result{sum}, window)[0], windows+1 }
+	job.Each = func(window []*Result) { sum, windows = add([]*Result{sum}, window)[0], windows+1 }
 	whole, _ := run(t, job)
 	if whole.Planned != 200 || whole.Answered != 200 || whole.Response.TotalCount() != 200 {
 		t.Errorf("all windows and the rest are %+v", whole)

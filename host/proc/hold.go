@@ -46,10 +46,10 @@ func (p *Process) HeldBy() string {
 // Hold makes the process, and all that it has started, stand still. It returns when they do, or when the process has
 // ended. After an error they go on.
 func (p *Process) Hold() error {
-	if err := p.holder.hold(); err != nil && !p.hasEnded() {
+	if err := p.holder.hold(); err != nil && !p.HasEnded() {
 		return fmt.Errorf("hold %s (pid %d) by %s: %w", p.name, p.Pid, p.HeldBy(), err)
 	}
-	for begin, looks := time.Now(), 0; !p.holder.held() && !p.hasEnded(); looks++ {
+	for begin, looks := time.Now(), 0; !p.holder.held() && !p.HasEnded(); looks++ {
 		if time.Since(begin) > HoldPatience {
 			late := fmt.Errorf("%s (pid %d) did not stand still within %v by %s", p.name, p.Pid, HoldPatience, p.HeldBy())
 			return Late{errors.Join(late, p.Release())}
@@ -63,13 +63,13 @@ func (p *Process) Hold() error {
 
 // Release lets the process, and all that it has started, go on.
 func (p *Process) Release() error {
-	if err := p.holder.release(); err != nil && !p.hasEnded() {
+	if err := p.holder.release(); err != nil && !p.HasEnded() {
 		return fmt.Errorf("let %s (pid %d) go on by %s: %w", p.name, p.Pid, p.HeldBy(), err)
 	}
 	return nil
 }
 
-func (p *Process) hasEnded() bool {
+func (p *Process) HasEnded() bool {
 	select {
 	case <-p.ended:
 		return true

@@ -157,6 +157,9 @@ func (p *Process) startHere(cmd *exec.Cmd, c Command) (err error) {
 
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
+// Exit is that of a process that has ended.
+func (p *Process) Exit() Exit { return p.exit }
+
 // Wait returns the Exit, or an error when ctx ends first.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	select {

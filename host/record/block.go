@@ -35,9 +35,8 @@ type Block struct {
 	BootID      string                `json:"boot_id"`
 	Method      Method                `json:"method"`
 	Maintenance string                `json:"maintenance"`
-	TimedS      float64               `json:"timed_s"`         // in load, queries and exchanges
-	Noise       *Noise                `json:"noise"`           // over the whole block
-	Hosts       map[string]*Noise     `json:"hosts,omitempty"` // of other hosts that run components
+	TimedS      float64               `json:"timed_s"` // in load, queries and exchanges
+	Noise       *Noise                `json:"noise"`   // over the whole block
 	Phases      []Phase               `json:"phases"`
 	Solo        map[string]SoloRecord `json:"solo"`
 	Duel        *DuelRecord           `json:"duel"`
@@ -108,8 +107,6 @@ type Phase struct {
 	ClientUserS   float64 `json:"client_user_s"`
 	ClientSystemS float64 `json:"client_system_s"`
 	Noise         *Noise  `json:"noise,omitempty"`
-	// Noise of other hosts that run components.
-	Hosts map[string]*Noise `json:"hosts,omitempty"`
 }
 
 // Check compares an expected figure with the actual one.
@@ -140,9 +137,6 @@ type SoloRecord struct {
 	CPUNS        map[string]int64 `json:"cpu_ns"`
 	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
 	WrittenBytes int64            `json:"written_bytes"` // to storage, from the load until drained; -1: unknown
-	// If several clients loaded together: each client, and the skew.
-	Clients []Client `json:"clients,omitempty"`
-	SkewMS  float64  `json:"skew_ms,omitempty"`
 }
 
 // Canary is how long a fixed piece of work takes on this machine, in seconds.
@@ -308,22 +302,6 @@ type RatePhase struct {
 	Samples     int64              `json:"samples"` // sent, acknowledged and stored
 	Void        string             `json:"void"`    // why it says nothing about the server, in a sentence
 	Held        bool               `json:"held"`    // of a rung: the percentile of the response times is within the bound
-	// If there are several clients: each client, and the skew. ClientShare is then the busiest client's.
-	Clients []Client `json:"clients,omitempty"`
-	SkewMS  float64  `json:"skew_ms,omitempty"`
-}
-
-// Client is one of several clients. It began BeganMS after the agreed instant, and used Share of its
-// processors. At fixed rates it counts operations and lines, in a load samples.
-type Client struct {
-	Host    string  `json:"host"`
-	BeganMS float64 `json:"began_ms"`
-	CPUNS   int64   `json:"cpu_ns"`
-	CPUs    int     `json:"cpus"`
-	Share   float64 `json:"share"`
-	Started int     `json:"started,omitempty"`
-	Lines   int64   `json:"lines,omitempty"`
-	Samples int64   `json:"samples,omitempty"`
 }
 
 // RateStream is the operations of one kind in a phase: planned = started + unstarted, started = answered +
@@ -381,7 +359,6 @@ type Difference struct {
 type Noise struct {
 	Seconds         float64            `json:"seconds"`
 	ClockStepS      *float64           `json:"clock_step_s"`
-	SilentS         *float64           `json:"silent_s"` // of another host: its slowest answer, from the block's begin on
 	CPUs            int                `json:"cpus"`
 	BusyS           float64            `json:"busy_s"`
 	StealS          float64            `json:"steal_s"`

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -34,47 +33,8 @@ type Spec struct {
 	Builds      *Builds
 	Events      *Events
 	Host        Facts
-	Lent        *Lent   // nil if all components are on this host
 	Hidden      *Hidden // nil if the plan has no secret values
 }
-
-// Lent is RUN/lent.json: how a driver reaches the hosts that run components. Only the user may read it.
-type Lent struct {
-	Token string            `json:"token"`
-	Port  int               `json:"port"`
-	Hosts map[string]string `json:"hosts"` // private addresses, by name
-}
-
-// LoadLent reads RUN/lent.json; nil if all components of the run are on one host.
-func LoadLent(runDir string, plan *Plan) (*Lent, error) {
-	if len(plan.Topology) == 0 {
-		return nil, nil
-	}
-	lent, path := &Lent{}, filepath.Join(runDir, "lent.json")
-	if err := ReadJSON(path, lent); err != nil {
-		return nil, UserError("%s, which says where the other hosts of this run are, cannot be read (%v): "+
-			"run 'make provision' and 'make build' with RUN=%s", path, err, filepath.Base(runDir))
-	}
-	return lent, nil
-}
-
-// Topology maps each host of a block to what it runs: client, or roles of components.
-type Topology map[string][]string
-
-func (t Topology) hosts(role string) (hosts []string) {
-	for _, host := range slices.Sorted(maps.Keys(t)) {
-		if slices.Contains(t[host], role) {
-			hosts = append(hosts, host)
-		}
-	}
-	return hosts
-}
-
-// Clients returns the hosts of clients, the driver's first.
-func (t Topology) Clients() []string { return t.hosts("client") }
-
-// On returns the host that runs a component; "" if one host runs all.
-func (t Topology) On(role string) string { return append(t.hosts(role), "")[0] }
 
 func (p *Plan) In(cell string) *Plan {
 	at := slices.IndexFunc(p.Cells, func(c Cell) bool { return c.Name == cell })
@@ -113,7 +73,7 @@ type Place struct {
 	} `json:"price"`
 }
 
-// Pin is host.pin. Mode: auto, off, fixed with the CPUs of both sides, or apart: the client has its own host.
+// Pin is host.pin. Mode: auto, off, or fixed with the CPUs of both sides.
 type Pin struct {
 	Mode   string `json:"mode"`
 	Server []int  `json:"server"`

@@ -6,14 +6,13 @@ package record
 import "time"
 
 // PlanVersion is the only plan/experiment.json that this program reads.
-const PlanVersion = 7
+const PlanVersion = 8
 
 type Plan struct {
 	PlanVersion int               `json:"plan_version"`
 	Run         string            `json:"run"`
 	Kind        string            `json:"kind"`
 	Place       Place             `json:"place"`
-	Topology    Topology          `json:"topology"`
 	Cells       []Cell            `json:"cells"`
 	Variants    []Variant         `json:"variants"`
 	Targets     map[string]Target `json:"targets"`

@@ -70,21 +70,11 @@ type Facts struct {
 	CPULimit        *float64          `json:"cpu_limit"`
 	// Environment is the part of the driver's environment that all processes here get.
 	Environment map[string]string `json:"environment"`
-	// Link is how the client's host reaches this one; nil for the client's host.
-	Link *Link `json:"link,omitempty"`
-}
-
-// Link is the way to a host: the shortest time of an answer, and how far its clock is ahead of the client's.
-type Link struct {
-	Address      string  `json:"address"`
-	RoundTripMS  float64 `json:"round_trip_ms"`
-	ClockAheadMS float64 `json:"clock_ahead_ms"`
 }
 
 // Workload is raw/HOST/workload.json: the files of data and queries of a run.
 type Workload struct {
 	Data      []DataFile  `json:"data"`
-	Groups    []DataFile  `json:"groups,omitempty"` // if there are several clients: the part of the data that each loads
 	Queries   []QueryFile `json:"queries"`
 	Mixed     []DataFile  `json:"mixed,omitempty"`     // of the window after the loaded one
 	Continued []DataFile  `json:"continued,omitempty"` // the same, as much as was loaded
@@ -93,7 +83,6 @@ type Workload struct {
 
 // DataFile is data to load. FeedPath is what the loader reads: small data unpacked, else Path.
 type DataFile struct {
-	Host            string   `json:"host,omitempty"`  // of a group: its client's host
 	Cells           []string `json:"cells,omitempty"` // of a sweep: those that load it
 	Format          string   `json:"format"`
 	Path            string   `json:"path"` // zstd
@@ -123,7 +112,7 @@ func (w *Workload) In(cell string) *Workload {
 	}
 	others := func(cells []string) bool { return len(cells) > 0 && !slices.Contains(cells, cell) }
 	own := *w
-	for _, files := range []*[]DataFile{&own.Data, &own.Groups, &own.Mixed, &own.Continued, &own.Alone} {
+	for _, files := range []*[]DataFile{&own.Data, &own.Mixed, &own.Continued, &own.Alone} {
 		*files = slices.DeleteFunc(slices.Clone(*files), func(f DataFile) bool { return others(f.Cells) })
 	}
 	own.Queries = slices.DeleteFunc(slices.Clone(w.Queries), func(f QueryFile) bool { return others(f.Cells) })

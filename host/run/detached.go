@@ -57,23 +57,8 @@ func NewDetached(runDir, cache, host string, lost ...string) (*Detached, error) 
 	return d, record.PrivateDir(cache)
 }
 
+// Start launches `detached rounds` unless it runs, and waits until it is up. A lock allows only one at a time.
 func (d *Detached) Start() error {
-	return d.start("rounds", func() error {
-		d.awaitOrphan(startPatience)
-		events := filepath.Join(d.raw, "events.jsonl")
-		for _, path := range []string{events, filepath.Join(d.runDir, "run.log")} {
-			f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND, 0o644)
-			if err != nil {
-				return err
-			}
-			f.Close()
-		}
-		return mendEvents(events, func(string) {}) // before anybody follows it
-	}, func() bool { return exists(d.file("pid")) })
-}
-
-// start launches `detached VERB` unless it runs, and waits until it is up. A lock allows only one at a time.
-func (d *Detached) start(verb string, prepare func() error, up func() bool) error {
 	lock, err := os.OpenFile(d.file("lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
@@ -82,13 +67,25 @@ func (d *Detached) start(verb string, prepare func() error, up func() bool) erro
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil || d.pid() != 0 {
 		return err
 	}
-	if err := errors.Join(d.Collected(), prepare()); err != nil {
+	if err := d.Collected(); err != nil {
 		return err
 	}
-	if err := d.launch(verb); err != nil {
+	d.awaitOrphan(startPatience)
+	events := filepath.Join(d.raw, "events.jsonl")
+	for _, path := range []string{events, filepath.Join(d.runDir, "run.log")} {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND, 0o644)
+		if err != nil {
+			return err
+		}
+		f.Close()
+	}
+	if err := mendEvents(events, func(string) {}); err != nil { // before anybody follows it
 		return err
 	}
-	waitUntil(startPatience, up)
+	if err := d.launch(); err != nil {
+		return err
+	}
+	waitUntil(startPatience, func() bool { return exists(d.file("pid")) })
 	return nil
 }
 
@@ -210,8 +207,8 @@ func (d *Detached) Sums(w io.Writer) error {
 		}
 		return nil
 	})
-	var sums map[string]string
-	err = errors.Join(err, machine.NewHere(context.Background(), "").Sums(paths, &sums))
+	sums, unread := machine.Sums(paths)
+	err = errors.Join(err, unread)
 	for _, path := range paths {
 		if sums[path] == "" {
 			err = errors.Join(err, fmt.Errorf("%s cannot be read", path))
@@ -303,7 +300,7 @@ func (d *Detached) pid() (pid int) {
 	return pid
 }
 
-// writePid says that this process runs the blocks, or lends the machine.
+// writePid says that this process runs the blocks.
 func (d *Detached) writePid() error {
 	ticks, _ := began(os.Getpid())
 	return record.WriteFile(d.file("pid"), fmt.Appendf(nil, "%d %s %s\n", os.Getpid(), ticks, noise.BootID()))

@@ -15,6 +15,7 @@ import (
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
+	"tsduel/host/workload"
 )
 
 // Kind has the functions of one kind of run. All but Block may be nil.
@@ -32,18 +33,18 @@ type Share struct {
 }
 
 type driver struct {
-	hosts
-	share    Share
-	rows     []record.BlockRow     // of this host
-	lost     []record.BlockRow     // the rows of share.Lost
-	blocks   map[int]*record.Block // the published ones, by number
-	report   *record.NoiseReport
-	kind     Kind
-	method   record.Method
-	failed   int          // number of failed blocks
-	stopping bool         // a stop after a block was requested
-	where    atomic.Value // a string, " in block N", for a defect
-	locks    []*os.File   // nil until this run has the machine and the cache; held to the end
+	record.Spec // what is the same for all blocks
+	share       Share
+	rows        []record.BlockRow     // of this host
+	lost        []record.BlockRow     // the rows of share.Lost
+	blocks      map[int]*record.Block // the published ones, by number
+	report      *record.NoiseReport
+	kind        Kind
+	method      record.Method
+	failed      int          // number of failed blocks
+	stopping    bool         // a stop after a block was requested
+	where       atomic.Value // a string, " in block N", for a defect
+	locks       []*os.File   // nil until this run has the machine and the cache; held to the end
 }
 
 // realPath follows the links in a path, so that a run has one name in locks.
@@ -116,9 +117,6 @@ func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kin
 	if d.locks, err = lockAll(ctx, d.RunDir, d.Plan.Kind, d.Cache); err != nil {
 		return err
 	}
-	if d.Lent, err = record.LoadLent(d.RunDir, d.Plan); err != nil {
-		return err
-	}
 	forgetStop(d.RunDir)
 	d.endStrays()
 	return d.tidyUp()
@@ -163,14 +161,11 @@ func (d *driver) run(ctx context.Context) (err error) {
 	if err := d.describe(); err != nil {
 		return err
 	}
-	if err := d.checkLent(ctx, len(d.blocks) > 0); err != nil {
-		return err
-	}
 	if err := trim(d.Spec, d.tell); err != nil {
 		d.note("the cache could not be kept below its limit (" + err.Error() + "); the run goes on")
 	}
 	if d.Plan.Workload != nil {
-		if err := d.makeWorkload(ctx); err != nil {
+		if d.Workload, err = workload.Make(ctx, d.Spec); err != nil {
 			return err
 		}
 	}
@@ -337,7 +332,6 @@ func (d *driver) leave(ctx context.Context, err error) int {
 		d.note(err.Error())
 	}
 	d.endStrays()
-	d.release()
 	if err == nil && d.failed == 0 {
 		d.wipeScratch()
 	}
@@ -350,14 +344,14 @@ func (d *driver) leave(ctx context.Context, err error) int {
 	return code
 }
 
-func (h *hosts) raw(name string) string { return filepath.Join(h.Raw, name) }
+func (d *driver) raw(name string) string { return filepath.Join(d.Raw, name) }
 
-func (h *hosts) note(text string) {
-	h.Events.Log("INFO", text)
+func (d *driver) note(text string) {
+	d.Events.Log("INFO", text)
 	fmt.Fprintln(os.Stderr, text)
 }
 
-func (h *hosts) tell(text string) { h.Events.Emit("note", record.Fields{"message": text}) }
+func (d *driver) tell(text string) { d.Events.Emit("note", record.Fields{"message": text}) }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

@@ -10,34 +10,27 @@ import (
 	"slices"
 	"strings"
 
-	"tsduel/host/machine"
 	"tsduel/host/noise"
 	"tsduel/host/record"
 )
 
-// hosts are the driver's own host and those that are lent to it, with what is the same for all blocks.
-type hosts struct{ record.Spec }
-
 // checkHost refuses a run for which this host is not ready, and reads where the programs are.
-func (h *hosts) checkHost() (err error) {
+func (d *driver) checkHost() (err error) {
 	for _, name := range []string{"data", "bench"} {
-		if why := record.WhyNotOurs(filepath.Join(h.Scratch, name)); why != "" {
+		if why := record.WhyNotOurs(filepath.Join(d.Scratch, name)); why != "" {
 			return record.UserError("%s", why)
 		}
 	}
-	if h.Builds, err = record.LoadBuilds(h.RunDir, h.Plan); err != nil {
+	if d.Builds, err = record.LoadBuilds(d.RunDir, d.Plan); err != nil {
 		return err
 	}
 	// Data and queries are counted when they are generated.
-	free, _ := record.IsFull(h.Scratch)
-	needed := h.Plan.Estimate.ResultsBytes
-	if h.Lent == nil { // else the database is on hosts that checkLent looks at
-		needed += h.Plan.Estimate.DatabaseBytes
-		free += record.UsedBytes(filepath.Join(h.Scratch, "data")) // an interrupted block left it; the next one wipes it
-	}
+	free, _ := record.IsFull(d.Scratch)
+	needed := d.Plan.Estimate.ResultsBytes + d.Plan.Estimate.DatabaseBytes
+	free += record.UsedBytes(filepath.Join(d.Scratch, "data")) // an interrupted block left it; the next one wipes it
 	if free < needed {
 		return record.UserError("%d MiB are free in %s, and the database and the results need about %d MiB: "+
-			"free some, or point TSDUEL_CACHE to a larger disk", free>>20, h.Scratch, needed>>20)
+			"free some, or point TSDUEL_CACHE to a larger disk", free>>20, d.Scratch, needed>>20)
 	}
 	return nil
 }
@@ -49,17 +42,10 @@ func (d *driver) describe() error {
 		return err
 	}
 	facts.Host, facts.Pin = d.share.Host, record.Pin{Mode: "off", Server: []int{}, Client: []int{}}
-	wanted := d.Plan.Host.Pin
-	if d.Lent != nil {
-		wanted = record.Pin{Mode: "apart"}
-	}
 	if d.kind.Equip != nil {
-		if err := d.kind.Equip(facts, wanted); err != nil {
+		if err := d.kind.Equip(facts, d.Plan.Host.Pin); err != nil {
 			return err
 		}
-	}
-	if d.Lent != nil {
-		facts.Instructions, facts.InstructionsWhy = false, apartWhy
 	}
 	d.Host = *facts
 	return d.writeFacts(facts, len(d.blocks) > 0)
@@ -70,8 +56,8 @@ const memoryDiffers = 0.01
 
 // writeFacts writes raw/HOST.json. A run that has blocks must go on on the same machine: its blocks cannot be
 // compared with those of another machine. A new kernel, boot or environment is only told.
-func (h *hosts) writeFacts(now *record.Facts, hasBlocks bool) error {
-	path := record.RawDir(h.RunDir, now.Host) + ".json"
+func (d *driver) writeFacts(now *record.Facts, hasBlocks bool) error {
+	path := record.RawDir(d.RunDir, now.Host) + ".json"
 	var before record.Facts
 	switch err := record.ReadJSON(path, &before); {
 	case !hasBlocks || os.IsNotExist(err) || record.IsCutShort(err):
@@ -110,7 +96,7 @@ func (h *hosts) writeFacts(now *record.Facts, hasBlocks bool) error {
 	compare("the kernel", before.Kernel, now.Kernel)
 	compare("its start (boot id)", before.BootID, now.BootID)
 	if len(changed) > 0 {
-		h.tell(fmt.Sprintf("%s has changed %s since the last blocks of this run; it goes on",
+		d.tell(fmt.Sprintf("%s has changed %s since the last blocks of this run; it goes on",
 			now.Host, strings.Join(changed, ", ")))
 	}
 	return record.WriteJSON(path, now)
@@ -125,36 +111,29 @@ func cpus(list []int) string {
 
 // blameFullDisk blames the variant of a failed block if its files are larger than estimated. If they are not
 // and a disk is full, it returns an error: the block is run again when there is room.
-func (h *hosts) blameFullDisk(b *record.Block) error {
-	for where, m := range h.machines() {
-		var disk machine.Disk
-		if m.Disk(h.Scratch, &disk) != nil || !disk.Full || disk.Data <= h.Plan.Estimate.DatabaseBytes {
-			continue
-		}
-		b.Failures[0].Message += fmt.Sprintf("; the disk of %s%s is full: its files take %d MiB, and %d were expected",
-			h.Scratch, where, disk.Data>>20, h.Plan.Estimate.DatabaseBytes>>20)
-		if where == "" { // make room for the record of the block
-			return record.Wipe(filepath.Join(h.Scratch, "data"))
-		}
-		return nil
+func (d *driver) blameFullDisk(b *record.Block) error {
+	data := filepath.Join(d.Scratch, "data")
+	used := record.UsedBytes(data)
+	if _, full := record.IsFull(d.Scratch); !full || used <= d.Plan.Estimate.DatabaseBytes {
+		return d.whyFull()
 	}
-	return h.whyFull()
+	b.Failures[0].Message += fmt.Sprintf("; the disk of %s is full: its files take %d MiB, and %d were expected",
+		d.Scratch, used>>20, d.Plan.Estimate.DatabaseBytes>>20)
+	return record.Wipe(data) // makes room for the record of the block
 }
 
-func (h *hosts) whyFull() error {
-	for where, m := range h.machines() {
-		for _, dir := range []string{h.raw(""), h.Scratch} {
-			var disk machine.Disk
-			if m.Disk(dir, &disk) != nil || !disk.Full {
-				continue
-			}
-			remedy := "free some there"
-			if dir == h.Scratch && where == "" {
-				remedy += ", or point TSDUEL_CACHE to a larger disk"
-			}
-			return record.UserError("the disk of %s%s is full (%d MiB are free): %s; no finished block is lost. "+
-				"To go on: make %s RUN=%s", dir, where, disk.Free>>20, remedy, h.Plan.Kind, filepath.Base(h.RunDir))
+func (d *driver) whyFull() error {
+	for _, dir := range []string{d.raw(""), d.Scratch} {
+		free, full := record.IsFull(dir)
+		if !full {
+			continue
 		}
+		remedy := "free some there"
+		if dir == d.Scratch {
+			remedy += ", or point TSDUEL_CACHE to a larger disk"
+		}
+		return record.UserError("the disk of %s is full (%d MiB are free): %s; no finished block is lost. "+
+			"To go on: make %s RUN=%s", dir, free>>20, remedy, d.Plan.Kind, filepath.Base(d.RunDir))
 	}
 	return nil
 }

@@ -17,9 +17,9 @@ import (
 // systemd exists if systemd runs; tests have another path.
 var systemd = "/run/systemd/system"
 
-// launch runs `detached VERB` as a unit of systemd, or in its own session if there is none: neither ends with
+// launch runs `detached rounds` as a unit of systemd, or in its own session if there is none: neither ends with
 // the connection of the user.
-func (d *Detached) launch(verb string) error {
+func (d *Detached) launch() error {
 	program, log, err := d.programAndLog()
 	if err != nil {
 		return err
@@ -31,10 +31,10 @@ func (d *Detached) launch(verb string) error {
 		return c
 	}
 	// Through a shell: where SELinux is enforcing, systemd may not execute what lies in /var/tmp or a home.
-	argv := append([]string{"/bin/sh", "-c", `exec "$0" "$@"`, program, "detached", verb, d.runDir, d.cache}, d.share...)
+	argv := append([]string{"/bin/sh", "-c", `exec "$0" "$@"`, program, "detached", "rounds", d.runDir, d.cache}, d.share...)
 	// OOMPolicy: when the kernel kills a server for its memory, the block fails, and the run must go on.
 	unit := []string{"systemd-run", "--quiet", "--collect",
-		"--unit=tsduel-" + strings.TrimPrefix(verb+"-", "rounds-") + filepath.Base(d.runDir),
+		"--unit=tsduel-" + filepath.Base(d.runDir),
 		"--property=KillMode=mixed", "--property=TimeoutStopSec=120", "--property=OOMPolicy=continue"}
 	root := []string{}
 	if os.Geteuid() != 0 {

@@ -16,11 +16,11 @@ func TestARunOutlivesTheSessionOrSaysSo(t *testing.T) {
 		"systemd-run": "echo systemd-run \"$@\" >>" + log})
 	d := newFixture(t, 1, 0).detached("host1")
 	t.Setenv("FAKE_REFUSED", "0")
-	must(t, d.launch("rounds"))
+	must(t, d.launch())
 	text, err := os.ReadFile(log)
 	must(t, err)
 	wantIn(t, string(text), "loginctl enable-linger\n", "systemd-run ", " --user -- /bin/sh -c exec \"$0\" \"$@\" ")
 	t.Setenv("FAKE_REFUSED", "1")
-	wantIn(t, fmt.Sprint(d.launch("rounds")), "this machine ends what a user has started once the user logs out "+
+	wantIn(t, fmt.Sprint(d.launch()), "this machine ends what a user has started once the user logs out "+
 		"(KillUserProcesses=yes", "'loginctl enable-linger USER'")
 }

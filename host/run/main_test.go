@@ -32,10 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	if os.Args[1] == "detached" {
 		d, err := NewDetached(os.Args[3], os.Args[4], os.Args[5], os.Args[6:]...)
-		if err == nil && os.Args[2] == "lending" {
-			ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-			err = d.Lending(ctx)
-		} else if err == nil {
+		if err == nil {
 			err = d.Rounds()
 		}
 		fmt.Println(err)

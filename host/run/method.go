@@ -1,7 +1,6 @@
 package run
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
@@ -58,9 +57,9 @@ func (d *driver) methodNow() (record.Method, error) {
 		programs["tsbs/"+filepath.Base(path)] = path
 	}
 	adapters := d.adapters()
-	var sums map[string]string
 	paths := slices.Concat([]string{agent}, slices.Collect(maps.Values(programs)), adapters)
-	if err := machine.NewHere(context.Background(), "").Sums(paths, &sums); err != nil {
+	sums, err := machine.Sums(paths)
+	if err != nil {
 		return record.Method{}, err
 	}
 	made := record.Method{Agent: sums[agent], Programs: map[string]string{}}
@@ -77,9 +76,9 @@ func (d *driver) methodNow() (record.Method, error) {
 }
 
 // adapters returns the files of scripts/targets and of what they share, sorted.
-func (h *hosts) adapters() (files []string) {
+func (d *driver) adapters() (files []string) {
 	for _, part := range []string{"lib", "targets"} {
-		dir := filepath.Join(record.Project(h.RunDir), "scripts", part)
+		dir := filepath.Join(record.Project(d.RunDir), "scripts", part)
 		_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error { // a missing one has none
 			if err == nil && entry.Type().IsRegular() {
 				files = append(files, path)

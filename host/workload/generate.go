@@ -141,10 +141,6 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 		err = later(ctx, filepath.Join(spec.Cache, "workload", plan.Data[0].Key, "data.zst"), j, to)
 	} else {
 		args := []string{fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval=" + plan.Interval}
-		if j.parts > 1 { // each of N groups has every Nth line
-			args = append(args, fmt.Sprintf("--interleaved-generation-groups=%d", j.parts),
-				fmt.Sprintf("--interleaved-generation-group-id=%d", j.part))
-		}
 		code, complaints, err = generate(ctx, spec, "tsbs_generate_data", j, to, args...)
 	}
 	if err := errors.Join(err, to.flush(), z.Close(), out.Close()); err != nil {

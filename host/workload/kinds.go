@@ -25,7 +25,7 @@ type change func(series, fields []byte, ns int64) ([]byte, []byte, int64)
 // Random numbers depend on workload.seed and the client's group: the same plan gives the same bytes.
 func changesOf(j *job) (changes []change) {
 	plan := j.plan.Workload
-	draw := rand.New(rand.NewPCG(uint64(plan.Seed), uint64(j.part)))
+	draw := rand.New(rand.NewPCG(uint64(plan.Seed), 0))
 	switch plan.DataKind {
 	case "irregular":
 		interval := max(1, record.Seconds(plan.IntervalS).Milliseconds())

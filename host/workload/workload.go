@@ -52,10 +52,9 @@ type job struct {
 	format, form string
 	query        *record.QueryType // nil for data
 	start, end   time.Time         // of the data
-	// behind is "" for the data that is loaded, group for one client's part of it, mixed or continued for data
-	// behind its window, and alone for data of another scale.
+	// behind is "" for the data that is loaded, mixed or continued for data behind its window, and alone for data of
+	// another scale.
 	behind         string
-	part, parts    int // of a group
 	lines, samples int64
 	entries, bytes int64 // entries are queries, or units of the format
 	made           file
@@ -100,7 +99,7 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 		return nil, err
 	}
 	made := &record.Workload{Data: []record.DataFile{}, Queries: []record.QueryFile{}}
-	lists := map[string]*[]record.DataFile{"": &made.Data, "group": &made.Groups, "mixed": &made.Mixed,
+	lists := map[string]*[]record.DataFile{"": &made.Data, "mixed": &made.Mixed,
 		"continued": &made.Continued, "alone": &made.Alone}
 	for _, j := range jobs {
 		if j.query != nil {
@@ -118,16 +117,11 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 				return nil, err
 			}
 		}
-		if j.behind == "group" {
-			data.Host = spec.Host.Host
-		}
 		*lists[j.behind] = append(*lists[j.behind], data)
 	}
 	target := filepath.Join(spec.Raw, "workload.json")
 	before := &record.Workload{}
 	err = record.ReadJSON(target, before)
-	// The record of the driver has the groups of all clients.
-	before.Groups = slices.DeleteFunc(before.Groups, func(d record.DataFile) bool { return d.Host != spec.Host.Host })
 	if err == nil && !same(before, made) {
 		return nil, record.UserError("the data or the queries are not those of this run's first blocks (%s): start a new run",
 			target)
@@ -139,7 +133,7 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 func jobsOf(spec record.Spec) (jobs []*job) {
 	known := map[string]*job{}
 	for _, cell := range spec.Plan.CellNames() {
-		for _, j := range jobsIn(spec.Plan.In(cell), spec.Cache, spec.Host.Host) {
+		for _, j := range jobsIn(spec.Plan.In(cell), spec.Cache) {
 			key := j.path
 			if j.query != nil { // it may lie beside any data
 				key = filepath.Base(j.path)
@@ -155,9 +149,8 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 	return jobs
 }
 
-// jobsIn returns the files of a cell on a host. Each of several clients makes the group that it loads. The
-// first client also makes all of the data if it is loaded by exchanges.
-func jobsIn(whole *record.Plan, cache, host string) (jobs []*job) {
+// jobsIn returns the files of a cell.
+func jobsIn(whole *record.Plan, cache string) (jobs []*job) {
 	plan := whole.Workload
 	add := func(key record.DataKey, name string, lines, samples int64, j job) {
 		j.plan, j.format, j.path = cmp.Or(j.plan, whole), key.Format, filepath.Join(cache, "workload", key.Key, name)
@@ -167,17 +160,8 @@ func jobsIn(whole *record.Plan, cache, host string) (jobs []*job) {
 		j.bytes = int64(float64(plan.EstimatedBytes) * float64(lines) / float64(plan.Lines))
 		jobs = append(jobs, &j)
 	}
-	clients, perLine := whole.Topology.Clients(), plan.Samples/plan.Lines
-	part, parts := slices.Index(clients, host), len(clients)
 	for i, key := range plan.Data {
-		if parts > 1 {
-			lines := (plan.Lines - int64(part) + int64(parts) - 1) / int64(parts)
-			add(key, fmt.Sprintf("data.%d-of-%d.zst", part+1, parts), lines, lines*perLine,
-				job{behind: "group", start: plan.Start, end: plan.End, part: part, parts: parts})
-		}
-		if parts <= 1 || part == 0 && whole.Duel.Enabled && whole.Duel.Load {
-			add(key, "data.zst", plan.Lines, plan.Samples, job{start: plan.Start, end: plan.End})
-		}
+		add(key, "data.zst", plan.Lines, plan.Samples, job{start: plan.Start, end: plan.End})
 		if i == 0 {
 			jobs = append(jobs, queriesOf(whole, filepath.Join(cache, "workload", key.Key, "queries"))...)
 		}
@@ -345,7 +329,7 @@ func (j *job) feed(ctx context.Context, scratch string) (path string, err error)
 // version of zstd packs the same content into another file.
 func same(a, b *record.Workload) bool {
 	content := func(w *record.Workload) (all []any) {
-		for _, d := range slices.Concat(w.Data, w.Groups, w.Mixed, w.Continued, w.Alone) {
+		for _, d := range slices.Concat(w.Data, w.Mixed, w.Continued, w.Alone) {
 			all = append(all, d.Cells, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {

@@ -129,57 +129,6 @@ func TestEveryFileIsMadeOnceAndOnRecord(t *testing.T) {
 	}
 }
 
-// Each of several clients makes every Nth line. For a load by exchanges the first client also makes all
-// lines.
-func TestGroupsOfSeveralClients(t *testing.T) {
-	spec, calls := fixture(t)
-	spec.Plan.Topology = record.Topology{"host1": {"client"}, "host2": {"client"}, "host3": {"client"},
-		"host4": {"server"}}
-	spec.Plan.Duel = record.Duel{Enabled: true, Load: true}
-	linesOf := func(d record.DataFile) []string {
-		text, err := os.ReadFile(d.FeedPath)
-		must(t, err)
-		return strings.Split(strings.TrimSpace(string(text)), "\n")
-	}
-	var whole []string
-	var parts [][]string
-	var groups []record.DataFile
-	for _, host := range spec.Plan.Topology.Clients() {
-		own := spec
-		own.Raw, own.Host.Host = spec.Raw+host, host
-		must(t, os.MkdirAll(own.Raw, 0o755))
-		made, err := Make(t.Context(), own)
-		must(t, err)
-		data, has := made.DataFor("victoriametrics")
-		if has != (host == "host1") || len(made.Groups) != 1 || made.Groups[0].Host != host ||
-			made.Groups[0].Lines != lines/3 || made.Groups[0].Samples != lines*10/3 {
-			t.Fatalf("%s: %+v %+v", host, made.Data, made.Groups)
-		}
-		if has {
-			whole = linesOf(data)
-		}
-		groups, parts = append(groups, made.Groups...), append(parts, linesOf(made.Groups[0]))
-	}
-	for i, line := range whole {
-		if part := parts[i%3]; part[i/3] != line {
-			t.Fatalf("line %d: %q and not %q", i, part[i/3], line)
-		}
-	}
-	if len(whole) != lines {
-		t.Error(len(whole))
-	}
-	wantCalls(t, calls, 3+1+2) // their queries lie in one cache here
-	// The record of the first client has the groups of all clients, and still belongs to the same run.
-	spec.Raw, spec.Host.Host = spec.Raw+"host1", "host1"
-	on := &record.Workload{}
-	must(t, record.ReadJSON(filepath.Join(spec.Raw, "workload.json"), on))
-	on.Groups = groups
-	must(t, record.WriteJSON(filepath.Join(spec.Raw, "workload.json"), on))
-	_, err := Make(t.Context(), spec)
-	must(t, err)
-	wantCalls(t, calls, 0)
-}
-
 func TestGeneratorsAreNotTakenAtTheirWord(t *testing.T) {
 	for _, c := range []struct {
 		fault, want string

@@ -210,12 +210,7 @@ def _busy_client(source: Source) -> list[str]:
     table = source.table("measurements").pivot_table(index=index, columns="metric", values="value")
     own = len((source.run.host.get("pin") or {}).get("client") or []) or cpus
     clients = [("duel client", table["duel_client_cpu_ratio"], own)] if "duel_client_cpu_ratio" in table else []
-    together = [client for block in source.run.blocks for part in block.solo.values() for client in part.clients]
-    for client in {client.host: client for client in together}.values():
-        used = pd.Series([part.share * part.cpus for part in together if part.host == client.host])
-        clients.append((f"load client on {client.host}", used, min(client.cpus, plan.workload.workers)))
-    alone = () if together else (("load", plan.workload.workers),)
-    for what, workers in (*alone, ("query", plan.queries.workers)):
+    for what, workers in (("load", plan.workload.workers), ("query", plan.queries.workers)):
         own_cpu, seconds = f"{what}_client_cpu_seconds", f"{what}_seconds"
         if {own_cpu, seconds} <= set(table.columns):
             clients.append((f"{what} client", table[own_cpu] / table[seconds], min(cpus, workers)))

@@ -33,7 +33,6 @@ TITLES = {
     "context_switches": "context switches/s",
     "swap_pages": "pages swapped",
     "clock_step_s": "clock step, s",
-    "silent_s": "slowest answer of another host, s",
     "temperature_c": "temperature, C",
 }
 

@@ -220,10 +220,9 @@ def _kept(cell: Cell) -> str:
     streams = [stream for phase in phases for stream in phase.streams]
     started, late, queued = (sum(getattr(s, name) for s in streams) for name in ("started", "late", "queued"))
     worst = max(stream.lateness_ns["p999"] for stream in streams) / 1e6
-    together = sentences.together(phases, "shared the operations", "histograms")
-    client, used = "busiest client" if phases[0].clients else "client", max(phase.client_share for phase in phases)
+    used = max(phase.client_share for phase in phases)
     return (
-        f"{together}The {client} used {100 * used:.0f} % of its CPUs at most. Of {started:,} "
+        f"The client used {100 * used:.0f} % of its CPUs at most. Of {started:,} "
         f"operations it began {late:,} late by its own doing (p99.9 of lateness {numbers.number(worst, 2)} ms in the "
         f"worst phase); {queued:,} had to wait until a connection was free."
     )

@@ -99,7 +99,6 @@ def machine(source: Source) -> list[list[str]]:
     facts = [
         ("machine", ", ".join(filter(None, [*machines, str(host.get("virtualization") or "")]))),
         ("CPU", f"{' | '.join(models)}, {host.get('cpus', '?')} CPUs{limit}" if any(models) else ""),
-        ("hosts", _hosts(source)),
         ("pins in the duel", _pins(pinned, pin)),
         ("memory", numbers.quantity(host["memory_bytes"]) if host.get("memory_bytes") else ""),
         *((key, str(host.get(key) or "")) for key in ("kernel", "os", "filesystem")),
@@ -129,19 +128,6 @@ def _pins(pinned: str, pin: dict[str, Any]) -> str:
     if not pinned:
         return f"none: {pin['reason'] or pin['mode']}" if pin else ""
     return f"{pinned} ({pin['reason']})" if pin["reason"] else pinned
-
-
-def _hosts(source: Source) -> str:
-    places = []
-    for name, roles in source.plan.topology.items():
-        facts = source.run.json(f"raw/{name}.json")
-        link = facts.get("link") or {}
-        away = f"{link['round_trip_ms']:.2g} ms away" if link else ""
-        model = f"{facts['cpu_model']}, {facts['cpus']} CPUs" if facts.get("cpu_model") and link else ""
-        mixed = (facts.get("pin") or {}).get("reason", "") if link else ""
-        about = ", ".join(filter(None, (model, away, mixed)))
-        places.append(f"{', '.join(roles)} on {name}{f' ({about})' if about else ''}")
-    return "; ".join(places)
 
 
 def _data(source: Source) -> str:

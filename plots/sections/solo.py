@@ -35,7 +35,6 @@ def load(source: Source, pictures: Pictures) -> str:
         return _in_turn(source, pictures, rates)
     return markup.paragraphs(
         *filter(None, map(_load_sentence, source.comparisons)),
-        _clients(source),
         _queued(source),
         _picture(
             source, pictures, enough(source.counting(rates)),
@@ -80,20 +79,12 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
     )  # fmt: skip
 
 
-def _clients(source: Source) -> str:
-    blocks = [block for block in source.run.blocks if block.kind != "warmup"]
-    parts = [part for block in blocks for part in block.solo.values() if part.clients]
-    words = sentences.together(parts, "loaded a part of the simulated hosts each", "curves")
-    used = max((client.share for part in parts for client in part.clients), default=0.0)
-    return f"{words}The busiest used {100 * used:.0f} % of its CPUs." if words else ""
-
-
 def _load_lines(source: Source) -> list[str]:
     """Return a line a variant in the words of the loader's summary; the baseline's line once if it repeats."""
     plan, workload, lines = source.plan, source.plan.workload, list[str]()
     if workload is None:
         return lines
-    each = f"{workload.workers} workers{f' on each of {plan.clients} clients' if plan.clients > 1 else ''}"
+    each = f"{workload.workers} workers"
     for comparison in source.comparisons:
         rate, seconds = comparison.row("load_rate"), comparison.row("load_seconds")
         if rate is None:

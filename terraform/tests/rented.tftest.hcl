@@ -169,32 +169,3 @@ run "iap_needs_no_public_address" {
     error_message = "it has a public address, SSH from elsewhere than the Identity-Aware Proxy, or no way out to packages"
   }
 }
-
-run "a_group_opens_its_ports_to_itself" {
-  command = plan
-  variables {
-    hosts         = { host1 = { roles = ["client"] }, host2 = { roles = ["vmselect", "vminsert"] }, host3 = { roles = ["vmstorage"] } }
-    ports_between = "8428-8528"
-    zones         = { host1 = "us-central1-a", host2 = "us-central1-a", host3 = "us-central1-a" }
-  }
-
-  assert {
-    condition = alltrue([for between in google_compute_firewall.between : alltrue([
-      [for rule in between.allow : "${rule.protocol} ${join(",", rule.ports)}"] == ["tcp 8428-8528"],
-      between.source_tags == toset([var.name]) && between.target_tags == toset([var.name]) && between.direction == "INGRESS",
-    ])]) && length(google_compute_firewall.between) == 1
-    error_message = "the ports are not those of the components alone, or are open from elsewhere than the run's own machines"
-  }
-  assert {
-    condition     = [for rule in google_compute_firewall.ssh[0].allow : "${rule.protocol} ${join(",", rule.ports)}"] == ["tcp 22"]
-    error_message = "more than SSH is let in from elsewhere"
-  }
-  assert {
-    condition     = { for name, main in google_compute_instance.main : name => main.labels["tsduel-roles"] } == { host1 = "client", host2 = "vmselect_vminsert", host3 = "vmstorage" }
-    error_message = "the machines do not say what they do"
-  }
-  assert {
-    condition     = alltrue([for main in google_compute_instance.main : main.tags == toset([var.name])])
-    error_message = "a machine of the group has another tag than the rules are about"
-  }
-}

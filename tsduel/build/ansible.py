@@ -10,9 +10,8 @@ from pathlib import Path
 from tsduel.build import built, progress
 from tsduel.core import caches, children, files, rundir, runlog, secret_store
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Plan
 from tsduel.core.project import PROJECT
-from tsduel.places import lent, lock
+from tsduel.places import lock
 from tsduel.places.k8s import bring
 from tsduel.places.ssh import pack
 from tsduel.places.ssh.link import Link, is_home
@@ -39,7 +38,6 @@ def main(run_dir: Path) -> int:
         links = Link.all(run_dir)
         if not (chosen := _chosen(links)):
             return 0
-        chosen += _taken_back(run_dir, plan)
     if plan.builds_here and built.is_whole(run_dir, plan):
         _say("everything is built already")
         return 0 if plan.is_local else _bring(run_dir, chosen)
@@ -61,16 +59,7 @@ def main(run_dir: Path) -> int:
         code = children.call(command, take=bar.take)
     if plan.is_local or (plan.builds_here and code):
         return code
-    return _bring(run_dir, chosen) if plan.builds_here else _gather(run_dir, plan, links, chosen, code)
-
-
-def _taken_back(run_dir: Path, plan: Plan) -> list[str]:
-    """Return the lent hosts, which wait for no driver any more."""
-    lent.take_back(run_dir)
-    lent_hosts = Link.lent(run_dir)
-    for link in lent_hosts.values():
-        lock.refuse_if_taken(run_dir, plan.kind, link.host, link.there)
-    return list(lent_hosts)
+    return _bring(run_dir, chosen) if plan.builds_here else _gather(run_dir, links, chosen, code)
 
 
 def _bring(run_dir: Path, chosen: list[str]) -> int:
@@ -81,11 +70,11 @@ def _bring(run_dir: Path, chosen: list[str]) -> int:
     return 0
 
 
-def _gather(run_dir: Path, plan: Plan, links: dict[str, Link], chosen: list[str], code: int) -> int:
+def _gather(run_dir: Path, links: dict[str, Link], chosen: list[str], code: int) -> int:
     """Copy the builds of all hosts home; return 0 if only hosts that the others replace were not reached."""
     compare_builds(run_dir, links)
     lost = [name for name in chosen if not (run_dir / f"host/{name}/build/agent.json").exists()]
-    if code == UNREACHABLE and len(lost) < len(chosen) and not plan.topology:
+    if code == UNREACHABLE and len(lost) < len(chosen):
         _say("the others go on without what was not reached")
         return 0
     return code

@@ -12,5 +12,3 @@ FEWEST_BLOCKS = 6
 """Fewer blocks give no verdict, whatever they show (docs/statistics.md)."""
 GO_MINIMUM = "1.25.5"
 """The oldest Go that builds TSBS, our agent and all targets."""
-LENT_PORT = 100
-"""A lent host listens for its driver at host.port + LENT_PORT, after the ports of databases."""

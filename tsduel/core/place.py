@@ -18,17 +18,13 @@ class LocalPlace(Part):
 
 
 class SshHost(Part):
-    """Another machine. None: ssh's own configuration decides. `directory` holds all our files there.
-
-    `private`: its address for the other hosts of a topology, if the user gave it.
-    """
+    """Another machine. None: ssh's own configuration decides. `directory` holds all our files there."""
 
     user: str | None
     address: str
     port: int | None
     directory: str
     spare: bool = False
-    private: str | None = None
 
 
 class SshPlace(Part):
@@ -73,9 +69,7 @@ class GcpHost(Part):
 class GcpPlace(Part):
     """Rented machines, by their names in the plan. All have one network and one deadline.
 
-    `ports_between`: with a topology, the ports that the hosts open to each other, like 8428-8528; all hosts
-    are in one zone then. "" without a topology. `network`, `subnetwork`: an organisation's, else the
-    run makes its own.
+    `network`, `subnetwork`: an organisation's, else the run makes its own.
     """
 
     kind: Literal["gcp"] = "gcp"
@@ -87,7 +81,6 @@ class GcpPlace(Part):
     directory: str
     name: str
     zones: tuple[str, ...]
-    ports_between: str = ""
     spot: bool
     image: str
     os_login: bool = False
@@ -141,7 +134,7 @@ class K8sPlace(Part):
     """Pods of one namespace, by their names in the plan; all are alike and have one deadline.
 
     `name`: the name of the run there, with which the names of its Jobs begin.
-    `ports_between`: as in GcpPlace. `wait_s`: how long a pod may take to run. `price`: None if it is not known.
+    `wait_s`: how long a pod may take to run. `price`: None if it is not known.
     """
 
     kind: Literal["k8s"] = "k8s"
@@ -153,7 +146,6 @@ class K8sPlace(Part):
     image: str
     directory: str
     name: str
-    ports_between: str = ""
     cpus: int
     memory_gb: int
     disk_gb: int

@@ -30,7 +30,7 @@ from tsduel.core.sections import (
 from tsduel.core.target import Target
 from tsduel.core.tsbs import Mixed, Queries, Workload
 
-VERSION = 7
+VERSION = 8
 
 
 class Own(Part):
@@ -135,11 +135,10 @@ class Duration(Part):
 class Plan(Part):
     """plan/experiment.json. A section that a kind of run does not have is None.
 
-    The first of `variants` is the baseline. `topology`: host -> `client`, or roles of components; empty if
-    one host does everything.
+    The first of `variants` is the baseline.
     """
 
-    plan_version: Literal[7] = 7
+    plan_version: Literal[8] = 8
     run: str
     name: str
     question: str
@@ -153,7 +152,6 @@ class Plan(Part):
     place: Place = LocalPlace()
     hosts: tuple[str, ...] = ("host1",)
     spare_hosts: tuple[str, ...] = ()
-    topology: dict[str, tuple[str, ...]] = {}
     cells: tuple[Cell, ...] = (Cell(),)
     variants: Annotated[tuple[Variant, ...], Field(min_length=1)]
     targets: dict[str, Target] = {}
@@ -202,16 +200,6 @@ class Plan(Part):
     def every_host(self) -> tuple[str, ...]:
         """Names of all hosts, spare hosts last."""
         return self.hosts + self.spare_hosts
-
-    @property
-    def clients(self) -> int:
-        """How many hosts load together as clients."""
-        return sum("client" in roles for roles in self.topology.values()) or 1
-
-    @property
-    def lent_hosts(self) -> tuple[str, ...]:
-        """Names of the hosts of a topology that run components for the driver on the client's host."""
-        return tuple(name for name in self.topology if name not in self.hosts)
 
     def named(self, host: str) -> str:
         """Return the name of a host for texts: "" for the only host."""

@@ -61,17 +61,6 @@ class Phase(_Record):
     client_system_s: float = 0.0
 
 
-class Client(_Record):
-    host: str = ""
-    began_ms: float = 0.0
-    cpu_ns: int = 0
-    cpus: int = 0
-    share: float = 0.0
-    started: int = 0
-    lines: int = 0
-    samples: int = 0
-
-
 class Solo(_Record):
     sizes: dict[str, int] = {}
     sizes_by_role: dict[str, dict[str, int]] = {}
@@ -82,8 +71,6 @@ class Solo(_Record):
     cpu_ns: dict[str, int] = {}
     cpu_ns_by_role: dict[str, dict[str, int]] = {}
     written_bytes: int = 0
-    clients: tuple[Client, ...] = ()
-    skew_ms: float = 0.0
 
 
 class DuelPlace(_Record):
@@ -211,8 +198,6 @@ class RatePhase(_Record):
     samples: int = 0
     void: str = ""
     held: bool = False
-    clients: tuple[Client, ...] = ()
-    skew_ms: float = 0.0
 
 
 class RatesPart(_Record):

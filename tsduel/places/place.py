@@ -19,7 +19,7 @@ KNOBS = ("TARGET", *SSH_KNOBS, *gcp.KNOBS, *k8s.KNOBS)
 SSH_HOST = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]*)@)?"
     r"(?P<address>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
-    r"(?::(?P<port>[0-9]{1,5}))?(?:/(?P<private>[0-9.]+))?"
+    r"(?::(?P<port>[0-9]{1,5}))?"
 )
 REMOTE_DIR = re.compile(r"(/[A-Za-z0-9._+-]+){2,}")
 MAX_PORT = 65535
@@ -79,7 +79,7 @@ def _host(knob: str, text: str, directory: str) -> dict[str, Any]:
             "between them (an IPv6 address in brackets)"
         )
     user, address = match["user"], match["address"].strip("[]")
-    reached = {"user": user, "address": address, "port": port, "private": match["private"]}
+    reached = {"user": user, "address": address, "port": port}
     return reached | {"directory": _directory(directory, user)}
 
 

@@ -40,7 +40,7 @@ def _why_machines_are_gone(run: Run, place: GcpPlace, wanted: list[dict[str, Any
     names = ", ".join(host["instance"] for host in wanted)
     machines = f"the machines {names} are" if len(wanted) > 1 else f"the machine {names} is"
     gone = f"{machines} gone ({reason}, or somebody has deleted it)"
-    if len(wanted) < count and not place.ports_between:
+    if len(wanted) < count:
         return gone
     return (
         f"{gone}; {len(run.blocks)} of {len(run.planned)} blocks are here. To begin anew on another: make "
@@ -51,14 +51,10 @@ def _why_machines_are_gone(run: Run, place: GcpPlace, wanted: list[dict[str, Any
 def replaced(link: Link, why: str) -> Link:
     """Return the link to another host in place of one that is gone; a UserError if there is none.
 
-    Only a pod is replaced. In a topology its address is known to the others: then the run has to begin again.
+    Only a pod is replaced.
     """
     if not link.host.through:
         raise UserError(why)
-    if Link.lent(link.run_dir):
-        raise UserError(
-            f"{why}; what is finished is kept. To go on with another: make {link.kind} RUN={link.run_dir.name}"
-        )
     try:
         pods.renew(link.run_dir, link.name, why)
     except ApiError as error:

@@ -13,7 +13,7 @@ from tsduel.core import files, rundir
 from tsduel.core.errors import UserError
 from tsduel.core.place import SshPlace
 from tsduel.core.results import point_latest
-from tsduel.places import directories, hosts, lent
+from tsduel.places import directories, hosts
 from tsduel.places.gcp import give_back, provide
 from tsduel.places.k8s import pods
 from tsduel.places.ssh import probe
@@ -41,27 +41,21 @@ def main(run_dir: Path) -> None:
                 for name, host in made.items():
                     if host != known.get(name):
                         provide.first_login(place, Host.from_outputs(host))
-                lent.write(run_dir, run.plan, made)
                 write(run_dir, kind="gcp", made=made, provisioned=True)
     elif place.kind == "k8s":
         with pods.on_failure(run_dir, place, os.environ):
             made = pods.provide(run_dir, place)
-            lent.write(run_dir, run.plan, made)
             write(run_dir, kind="k8s", made=made, provisioned=True)
     else:
         for_all = {"config_file": place.config_file, "key_file": None, "known_hosts_file": None}
-        fields = {"address", "port", "private", "user"}
+        fields = {"address", "port", "user"}
         made = {name: host.model_dump(include=fields) | for_all for name, host in place.hosts.items()}
-        _check(made, place, again=bool(hosts.known(run_dir)), whole=bool(run.plan.topology))
-        lent.write(run_dir, run.plan, made)
+        _check(made, place, again=bool(hosts.known(run_dir)))
         write(run_dir, kind="ssh", made=made, provisioned=False)
 
 
-def _check(made: Mapping[str, Mapping[str, Any]], place: SshPlace, *, again: bool, whole: bool) -> None:
-    """Check all machines at once.
-
-    A continued run (``again``) may have lost some of its hosts, unless they make a block together (``whole``).
-    """
+def _check(made: Mapping[str, Mapping[str, Any]], place: SshPlace, *, again: bool) -> None:
+    """Check all machines at once; a continued run (``again``) may have lost some of its hosts."""
     facts, failed = dict[str, dict[str, str]](), dict[str, UserError]()
     reached = {name: Host.from_outputs(host) for name, host in made.items()}
     with ThreadPoolExecutor(len(made)) as pool:
@@ -71,7 +65,7 @@ def _check(made: Mapping[str, Mapping[str, Any]], place: SshPlace, *, again: boo
             facts[reached[name].name] = check.result()
         except UserError as error:
             failed[name] = error
-    if failed and (not again or whole or len(failed) == len(made)):
+    if failed and (not again or len(failed) == len(made)):
         raise next(iter(failed.values())) if len(failed) == 1 else UserError("\n".join(map(str, failed.values())))
     lost = [f"{error}; the others go on without {name}" for name, error in failed.items()]
     sys.stderr.write("".join(f"{line}\n" for line in lost + probe.compare(facts)))
@@ -88,13 +82,7 @@ def write(run_dir: Path, *, kind: str, made: Mapping[str, Mapping[str, Any]], pr
         variables["home_run_dir"] = str(home)
         variables["home_built_dir"] = str(home / "host" / name if apart else home)
         variables.update(directories.on_host(plan, name) if apart else {})
-    everything: dict[str, Any] = {"hosts": inventory}
-    if plan.topology and apart:  # a group for each role
-        everything["children"] = {
-            role: {"hosts": {name: {} for name, roles in plan.topology.items() if role in roles}}
-            for role in dict.fromkeys(role for roles in plan.topology.values() for role in roles)
-        }
-    files.write(run_dir / "host" / "inventory.json", json.dumps({"all": everything}, indent=2) + "\n")
+    files.write(run_dir / "host" / "inventory.json", json.dumps({"all": {"hosts": inventory}}, indent=2) + "\n")
 
 
 def _over_ssh(host: Host) -> dict[str, Any]:

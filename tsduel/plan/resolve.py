@@ -23,7 +23,7 @@ from tsduel.places.gcp import rent, terraform
 from tsduel.places.k8s import offer
 from tsduel.places.ssh import pack
 from tsduel.plan import cells as swept
-from tsduel.plan import order, sources, topology
+from tsduel.plan import order, sources
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.question.experiments import find
@@ -108,10 +108,7 @@ def resolve(
     planned = tuple(_variant(name, variant, asked) for name, variant in asked.variants.items())
     sections, times, settings = swept.settle(WORKLOADS[asked.kind], cells, len(planned))
     host = asked.host.model_dump()
-    if asked.topology:
-        where = topology.machines(asked.topology, where or {}, port=host["port"], swept=cells[0].set)
-    # In a topology, only the driver's host counts.
-    fleet, sharing = _fleet(None if asked.topology else where, cells)
+    fleet, sharing = _fleet(where, cells)
     spare_hosts = tuple(name for name, host in fleet.items() if dict(host).get("spare"))
     hosts = tuple(name for name in fleet if name not in spare_hosts)
     if (most := max(map(len, sharing.values()))) > asked.design.blocks:
@@ -129,7 +126,7 @@ def resolve(
     elif where and where["kind"] == "k8s":
         pods = [cell.asked.k8s for cell in cells]
         settled = offer.complete(where, pods, run=run, estimate=sections["estimate"], seconds=times.total_s)
-    same = ("name", "question", "kind", "smoke", "topology", "noise", "watchdog")
+    same = ("name", "question", "kind", "smoke", "noise", "watchdog")
     return Plan.model_validate(
         {
             **{name: getattr(asked, name) for name in same},

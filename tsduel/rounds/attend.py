@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
-from tsduel.places import lent, presence
+from tsduel.places import presence
 from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import Link, State, note_home
 from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
@@ -98,13 +98,11 @@ class Attendant:
         stopped = state.word == "ended" and state.code == INTERRUPTED and not self.started
         if state.word in {"none", "lost"} or stopped:
             if self.started:
-                self._take_back()
                 raise UserError(
                     f"the run on {self.link.host.name} ended unexpectedly (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
                 )
             presence.equip(self.link)
-            lent.lend(self.link.run_dir)
             state = self._heard(self.link.start(self.instead))
             self.view.say(f"it runs on {self.link.host.name}; Ctrl-C leaves it running")
         elif state.word == "running" and not self.started:
@@ -163,14 +161,4 @@ class Attendant:
                 if line.startswith("tsduel: ") or not self.view.state.over:
                     self.view.say(clean(line))
         self.link.ask("collected")
-        self._take_back()
         return code
-
-    def _take_back(self) -> None:
-        """End the components on other hosts, since a driver that was killed has not ended them."""
-        try:
-            lent.take_back(self.link.run_dir)
-        except UserError as error:
-            # We may not reach a rented host because it is gone. Google knows.
-            gone = filter(None, (presence.why_gone(self.link.run_dir, name) for name in Link.lent(self.link.run_dir)))
-            self.view.say(f"tsduel: {next(gone, error)}")

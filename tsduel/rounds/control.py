@@ -10,10 +10,11 @@ from pathlib import Path
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.places import hosts, lent, lock
-from tsduel.places.lent import STOP_S
+from tsduel.places import hosts, lock
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.rounds import runstate
+
+STOP_S = 180.0
 
 
 def status(run_dir: Path, *, as_json: bool = False) -> None:
@@ -39,13 +40,11 @@ def status(run_dir: Path, *, as_json: bool = False) -> None:
         return
     if len(run.plan.every_host) > 1:
         print(f"{run_dir.name} on {len(run.plan.every_host)} hosts: {here} of {planned} blocks are here")
-    _ask_all(Link.all(run_dir) | Link.lent(run_dir), lambda link: _status(run, link))
+    _ask_all(Link.all(run_dir), lambda link: _status(run, link))
 
 
 def _status(run: rundir.Run, link: Link) -> str:
     state = link.state()
-    if link.name in run.plan.lent_hosts:
-        return f"{link.name} on {link.host.name}: {'lent to this run' if state.word == 'running' else 'not lent'}"
     doing = {
         "none": "ended, all of it is here" if link.fetched.exists() else "not running",
         "running": "running",
@@ -69,11 +68,6 @@ def stop(run_dir: Path) -> None:
     def ask(link: Link) -> str:
         answer = "" if link.state().word == "none" else link.ask("stop", timeout_s=STOP_S)
         where = f"{link.name} ({link.host.name})" if run.plan.named(link.name) else link.host.name
-        if not any(line.startswith("after ") for line in answer.splitlines()):
-            try:
-                lent.take_back(run_dir)
-            except UserError as error:
-                raise UserError(f"{_stopped(run, where, answer)}\n{error}") from None
         return _stopped(run, where, answer)
 
     _ask_all(Link.all(run_dir), ask)
@@ -155,7 +149,7 @@ def login(run_dir: Path, environment: Mapping[str, str]) -> None:
     """Become an ssh session in the run's directory on its host, on the host ON, or the first."""
     if rundir.open_run(run_dir).plan.is_local:
         raise UserError(f"{run_dir.name} runs on this machine: there is nothing to log in to")
-    links = Link.all(run_dir) | Link.lent(run_dir)
+    links = Link.all(run_dir)
     name = environment.get("ON", "").strip() or next(iter(links))
     if name not in links:
         raise UserError(f"ON: {run_dir.name} has no {name!r}; it has: {', '.join(links)}")

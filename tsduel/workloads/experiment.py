@@ -91,11 +91,6 @@ class Experiment(Part):
     gcp: Gcp = Gcp()
     k8s: K8s = K8s()
 
-    @property
-    def topology(self) -> dict[str, tuple[str, ...]]:
-        """The roles of each host, if components have hosts of their own."""
-        return {}
-
     @field_validator("variants", check_fields=False)
     @classmethod
     def _variant_names(cls, value: Mapping[str, Variant]) -> Mapping[str, Variant]:

@@ -128,7 +128,7 @@ class Compute:
 
     def of_run(self, name: str) -> list[Resource]:
         """Return all resources of one run, in an order in which they can be deleted."""
-        names = {name, f"{name}-ssh", f"{name}-between", f"{name}-nat"}
+        names = {name, f"{name}-ssh", f"{name}-nat"}
         return [r for kind in KINDS for r in self.all(kind) if r.run == name or r.name in names]
 
     def delete(self, resource: Resource) -> None:

@@ -66,7 +66,7 @@ def main(run_dir: Path, place: GcpPlace) -> None:
 
 def _forget(run_dir: Path, terraform: Terraform) -> None:
     """Remove the files about these machines: other machines get another deadline and another key."""
-    patterns = ("inventory.json", "lent.json", "key", "key.pub", "*known_hosts", "*ssh_config")
+    patterns = ("inventory.json", "key", "key.pub", "*known_hosts", "*ssh_config")
     found = (path for pattern in patterns for path in (run_dir / "host").glob(pattern))
     for path in (terraform.state, terraform.last_moment, *found):
         path.unlink(missing_ok=True)

@@ -70,8 +70,7 @@ def describe(place: GcpPlace) -> list[str]:
     """Return the lines that the plan prints before money is spent."""
     cost = place.price
     first, *others = place.zones
-    together = "one zone, " if place.ports_between else ""
-    zones = together + first + (f" (else {', '.join(others)})" if others else "")
+    zones = first + (f" (else {', '.join(others)})" if others else "")
     spot = ", spot: Google may take it away at any time" if place.spot else ""
     machines = []
     for kind, names in place.kinds.items():

@@ -117,10 +117,8 @@ def _preflight(compute: Compute, place: GcpPlace, known: Mapping[str, dict[str, 
     except CloudError as error:
         raise messages.as_user_error(str(error), place.project, place.machine, place.zones[0]) from None
     for name in (set(known) - set(running)) if running else ():
-        # Without one machine of a group there is no block.
-        then = "are given back, since a block takes all of them" if place.ports_between else "go on"
-        give_back.say(f"{name} ({known[name]['instance']}) is gone; the others {then}")
-    if running and (len(running) == len(known) or not place.ports_between):
+        give_back.say(f"{name} ({known[name]['instance']}) is gone; the others go on")
+    if running:
         return {**known, **running}
     if place.ssh_via == "iap" and compute.lacks_service("iap.googleapis.com"):
         raise UserError(
@@ -163,10 +161,7 @@ def _zones(compute: Compute, place: GcpPlace, *, fresh: bool) -> dict[str, list[
 def _in_some_zones(
     terraform: Terraform, compute: Compute, place: GcpPlace, key: Path, zones: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, Any]]:
-    """Request each host in its first zone, then in the next ones while a zone has none; return Terraform's output.
-
-    Hosts that make a block together are in one zone: if one must go to the next zone, all go.
-    """
+    """Request each host in its first zone, then in the next ones while a zone has none; return Terraform's output."""
     if _running(terraform, compute, place):
         return terraform.apply()
     _put_aside(terraform.run_dir)
@@ -194,7 +189,7 @@ def _in_some_zones(
         lacking = [name for name, zone in at.items() if not compute.runs(zone, place.instance(name))]
         for name in lacking:
             give_back.say(f"{at[name]} has no {place.hosts[name].machine} left at the moment")
-        for name in list(at) if lacking and place.ports_between else lacking:
+        for name in lacking:
             left[name].remove(at[name])
             if left[name]:
                 at[name] = left[name][0]
@@ -230,17 +225,15 @@ def _spared(place: GcpPlace, name: str, tried: Sequence[str], there: Collection[
     """Raise if no zone has the machine of a host, and no spare host can replace it."""
     alike = next(names for names in place.kinds.values() if name in names)
     if len(set(there) & set(alike)) < sum(not place.hosts[other].spare for other in alike):
-        many = f"{len(alike)} x" if place.ports_between else "a"
         raise NoCapacityError(
-            f"gcp: no zone has {many} {place.hosts[name].machine} left at the moment (asked: {', '.join(tried)}): try "
+            f"gcp: no zone has a {place.hosts[name].machine} left at the moment (asked: {', '.join(tried)}): try "
             'again later, or name other zones with SET="gcp.zones=[us-east1-b,us-east1-c]"'
         )
     give_back.say(f"{name} is not available in any zone; the run goes on with the others")
 
 
 def _running(terraform: Terraform, compute: Compute, place: GcpPlace) -> bool:
-    running = [compute.runs(zone, place.instance(name)) for name, zone in terraform.zones().items()]
-    return any(running) and (all(running) or not place.ports_between)
+    return any(compute.runs(zone, place.instance(name)) for name, zone in terraform.zones().items())
 
 
 def _put_aside(run_dir: Path) -> None:

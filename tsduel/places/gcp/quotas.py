@@ -14,8 +14,7 @@ def used_up(compute: Compute, place: GcpPlace, cpus: Mapping[str, int]) -> str:
     The quotas of the newest series (CPUS_PER_VM_FAMILY) are not checked: Google's refusal names them.
     """
     region, hosts = region_of(place.zones[0]), place.hosts.values()
-    in_project = {"CPUS_ALL_REGIONS": sum(cpus[host.machine] for host in hosts), "NETWORKS": 1}
-    in_project["FIREWALLS"] = 2 if place.ports_between else 1
+    in_project = {"CPUS_ALL_REGIONS": sum(cpus[host.machine] for host in hosts), "NETWORKS": 1, "FIREWALLS": 1}
     in_region = Counter({"INSTANCES": len(hosts)})
     for host in hosts:
         series = host.machine.partition("-")[0]

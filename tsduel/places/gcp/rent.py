@@ -64,7 +64,7 @@ def planned_hosts(asked: Mapping[str, Any], cells: Sequence[Gcp]) -> dict[str, G
 
 def name_of(run: str) -> str:
     """Return a unique name for all resources of this run; two people may use the same run name."""
-    # With the prefix, and -between behind it, Google allows 63 letters.
+    # With the prefix, and -host12 behind it, Google allows 63 letters.
     return f"tsduel-{plain_name(run, 38)}-{secrets.token_hex(3)}"
 
 

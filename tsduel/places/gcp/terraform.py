@@ -121,14 +121,13 @@ def variables(plan: Plan) -> dict[str, Any]:
     """Return plan/terraform.tfvars.json; host/terraform.tfvars.json has what is known only later."""
     place = plan.place
     assert isinstance(place, GcpPlace)  # noqa: S101 - for mypy
-    same = {"guest_attributes", "image", "name", "os_login", "ports_between", "project", "spot"}
+    same = {"guest_attributes", "image", "name", "os_login", "project", "spot"}
     same |= {"ssh_source_ranges", "ssh_via"}
     hosts = {
         name: {
             "boot_disk_gb": place.disk_gb,
             "boot_disk_type": host.disk_type,
             "machine_type": host.machine,
-            "roles": plan.topology.get(name, ()),
             "threads_per_core": host.threads_per_core,
         }
         for name, host in place.hosts.items()

@@ -39,14 +39,8 @@ def job(place: K8sPlace, host: str) -> dict[str, Any]:
 def policy(place: K8sPlace, host: str, owner: dict[str, Any]) -> dict[str, Any]:
     """Return the policy of a host; it goes with its Job.
 
-    What is measured there reaches nothing else, like the metadata service of its node; hosts of a topology reach each
-    other.
+    What is measured there reaches nothing else, like the metadata service of its node.
     """
-    between: list[dict[str, Any]] = []
-    if place.ports_between:
-        first, last = map(int, place.ports_between.split("-"))
-        between = [{"ports": [{"protocol": "TCP", "port": first, "endPort": last}]}]
-    peers = [{"podSelector": {"matchLabels": labels(place)}}]
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner["name"], "uid": owner["uid"]}
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -55,8 +49,8 @@ def policy(place: K8sPlace, host: str, owner: dict[str, Any]) -> dict[str, Any]:
         "spec": {
             "podSelector": {"matchLabels": labels(place, host)},
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": [{"from": peers, **ports} for ports in between],
-            "egress": [{"to": peers, **ports} for ports in between],
+            "ingress": [],
+            "egress": [],
         },
     }
 

@@ -57,7 +57,7 @@ def on_failure(run_dir: Path, place: K8sPlace, environment: Mapping[str, str]) -
 def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
     """Return ``hosts`` of host/outputs.json for pods that run; pods that the run has already stay.
 
-    A run that goes on does so without a pod that cannot be had again, unless its pods make a block together.
+    A run that goes on does so without a pod that cannot be had again.
     """
     cluster, known = cluster_of(place), hosts.known(run_dir)
     # Recorded before the first of them is there, so that a kill from now on leaves nothing unknown.
@@ -70,7 +70,7 @@ def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
             made[name] = wait.result()
         except UserError as error:
             refused[name] = error
-    if refused and (not known or not made or place.ports_between):
+    if refused and (not known or not made):
         raise UserError("\n".join(dict.fromkeys(map(str, refused.values()))))
     for name, why in refused.items():
         say(f"{why}; the others go on without {name}")
@@ -223,7 +223,6 @@ def _outputs(place: K8sPlace, pod: Mapping[str, Any]) -> dict[str, Any]:
     login = ["kubectl", f"--context={place.context}", f"--namespace={place.namespace}", "exec", "-it", name, "--"]
     return {
         "address": name,
-        "private": address,
         "node": pod["spec"]["nodeName"],
         "image": image,
         "through": through,
@@ -254,8 +253,7 @@ def give_back(run_dir: Path, place: K8sPlace) -> None:
         ) from None
     if left:
         raise UserError(f"k8s: this is left of {place.name} in {place.namespace}: {', '.join(left)}")
-    for file in ("inventory.json", "lent.json"):
-        (run_dir / "host" / file).unlink(missing_ok=True)
+    (run_dir / "host" / "inventory.json").unlink(missing_ok=True)
     hosts.write(run_dir, kind="k8s", hosts={}, provisioned=False)
     say(f"nothing of {place.name} is left in {place.namespace}")
 

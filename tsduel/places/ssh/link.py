@@ -65,17 +65,6 @@ class Link:
     @classmethod
     def all(cls, run_dir: Path) -> dict[str, Self]:
         """Return the links to the hosts that run the blocks, by name; the run must be provisioned."""
-        lent = rundir.open_run(run_dir).plan.lent_hosts
-        return {name: link for name, link in cls._every(run_dir).items() if name not in lent}
-
-    @classmethod
-    def lent(cls, run_dir: Path) -> dict[str, Self]:
-        """Return the links to the lent hosts, by name."""
-        lent = rundir.open_run(run_dir).plan.lent_hosts
-        return {name: link for name, link in cls._every(run_dir).items() if name in lent} if lent else {}
-
-    @classmethod
-    def _every(cls, run_dir: Path) -> dict[str, Self]:
         run = rundir.open_run(run_dir)
         known = hosts.known(run_dir)
         if not known:
@@ -220,12 +209,10 @@ class Link:
     def missing(self) -> list[str]:
         """Return the files of this host below raw/ there whose content is different or missing here."""
         wrong = []
-        # The driver of a block describes the hosts that are lent to it.
-        lent = {f"{name}.json" for name in rundir.open_run(self.run_dir).plan.lent_hosts}
         for digest, name in SUM.findall(self.ask("sums")):
             path = self.run_dir / "raw" / name
             # What else is named there is not this host's to write.
-            mine = name in {f"{self.name}.json", *lent} or name.startswith(f"{self.name}/")
+            mine = name == f"{self.name}.json" or name.startswith(f"{self.name}/")
             if mine and untrusted.is_plain(name) and not (path.is_file() and _digest(path) == digest):
                 wrong.append(name)
         return wrong

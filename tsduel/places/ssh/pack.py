@@ -107,8 +107,6 @@ def _files(run_dir: Path) -> Iterator[tuple[Path, str]]:
 def _write_archive(run_dir: Path) -> None:
     packed = io.BytesIO()
     planned = [(path, f"plan/{path.name}") for path in sorted((run_dir / "plan").iterdir())]
-    if (lent := run_dir / "host" / "lent.json").exists():
-        planned.append((lent, lent.name))
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
@@ -117,7 +115,7 @@ def _write_archive(run_dir: Path) -> None:
             # Without owner and time, so that equal files give equal bytes.
             entry = tarfile.TarInfo(name)
             entry.size = path.stat().st_size
-            entry.mode = 0o600 if path.name == "lent.json" else 0o755 if os.access(path, os.X_OK) else 0o644
+            entry.mode = 0o755 if os.access(path, os.X_OK) else 0o644
             with path.open("rb") as content:
                 archive.addfile(entry, content)
     made = run_dir / "host" / "project.tar.gz"

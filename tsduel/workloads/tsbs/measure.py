@@ -80,12 +80,6 @@ def read_solo(block: Block, variant: Variant, plan: Plan) -> RawSolo:
     except UserError:
         snapshots = []
     record = block.solo.get(variant.name, Solo())
-    names = [f"load-{client.host}" for client in record.clients] or ["load"]
-    load, load_results = tsbs.together(
-        [parsed(directory / f"{name}.csv", tsbs.parse_load_stdout) for name in names],
-        [parsed(directory / f"{name}.json", tsbs.parse_load_json) for name in names],
-        [client.began_ms / 1e3 for client in record.clients],
-    )
     # Snapshots of the duel are in the same file.
     end = max((p.end for p in block.phases if (p.variant, p.part) == (variant.name, SOLO)), default=block.ended)
     return RawSolo(
@@ -93,8 +87,8 @@ def read_solo(block: Block, variant: Variant, plan: Plan) -> RawSolo:
         variant=variant.name,
         record=record,
         cpu_s={name: ns / 1e9 for name, ns in record.cpu_ns.items()},
-        load=load,
-        load_results=load_results,
+        load=parsed(directory / "load.csv", tsbs.parse_load_stdout),
+        load_results=parsed(directory / "load.json", tsbs.parse_load_json),
         queries={
             name: (output, results)
             for name in plan.query_types

@@ -200,37 +200,3 @@ def _results(text: str, file: str, program: str) -> Iterator[Any]:
         raise TsbsFormatError(file, error.lineno, f"not JSON: {error.msg} (the file may be cut short)") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TsbsFormatError(file, 1, f"not a results file of {program}: {error!r} is missing or wrong") from None
-
-
-def together(
-    loads: Sequence[LoadOutput | None], results: Sequence[LoadResults | None], began_s: Sequence[float]
-) -> tuple[LoadOutput | None, LoadResults | None]:
-    """Add up the outputs of several clients' loaders, each with its own part of the data; a single one is unchanged.
-
-    `began_s`: when each load began, in seconds, on one clock; empty for a single client. The whole load takes from the
-    first begin to the last end, and its rate is all samples over that. Curves are added interval by interval, since all
-    loads began within milliseconds.
-    """
-    if not began_s:
-        return loads[0], results[0]
-    whole = [load for load in loads if load is not None and load.samples is not None]
-    timed = [result for result in results if result is not None]
-    if len(whole) < len(loads) or len(timed) < len(results):
-        return None, None
-    ends = [began + result.seconds for began, result in zip(began_s, timed, strict=True)]
-    seconds, samples, period_s = max(ends) - min(began_s), sum(load.samples or 0 for load in whole), timed[0].period_s
-    longest = max((load.intervals for load in whole), key=len)
-    curves = [_lasting(load, len(longest), period_s) for load in whole]
-    intervals = tuple(
-        LoadInterval(interval.clock, sum(rate for rate, _ in points), sum(total for _, total in points))
-        for interval, *points in zip(longest, *curves, strict=True)
-    )
-    rate, workers = samples / seconds, sum(load.workers or 0 for load in whole)
-    return LoadOutput(intervals, samples, seconds, rate, workers), LoadResults(seconds, rate, period_s)
-
-
-def _lasting(load: LoadOutput, count: int, period_s: float) -> list[tuple[float, float]]:
-    """Return rate and total of `count` intervals. After the load's end: the rest of its samples, then nothing."""
-    points, sent = [(interval.rate, interval.total) for interval in load.intervals], float(load.samples or 0)
-    rest = max(sent - (points[-1][1] if points else 0.0), 0.0)
-    return [*points, (rest / period_s, sent), *[(0.0, sent)] * count][:count]

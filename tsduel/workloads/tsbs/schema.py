@@ -4,10 +4,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tsduel.core import sections
-from tsduel.core.defaults import LENT_PORT
 from tsduel.core.metrics import METRICS
 from tsduel.core.wording import allowed
 from tsduel.targets import Database, databases
@@ -16,20 +15,6 @@ from tsduel.workloads.own import asked as own
 from tsduel.workloads.own import dump
 from tsduel.workloads.tsbs import queries as tsbs_queries
 from tsduel.workloads.tsbs.variant import TsbsVariant, checked
-
-CLIENT, SERVER = "client", "server"
-MOST_PORT = 65535
-
-
-def _listed(value: object) -> object:
-    """Accept a role in place of a list with one role."""
-    # In strict mode a list is no tuple here.
-    if not isinstance(value, list):
-        return value
-    return tuple(
-        (roles,) if isinstance(roles, str) else tuple(roles) if isinstance(roles, list) else roles for roles in value
-    )
-
 
 class Queries(sections.QuerySettings):
     """The query types. With `shared_seed` all types ask for the same hosts, so that earlier types warm later ones."""
@@ -90,8 +75,8 @@ class TsbsExperiment(experiment.Experiment):
     watchdog: sections.Watchdog = sections.Watchdog()
     host: sections.Host = sections.Host()
     report: sections.Report = sections.Report()
-    # The roles of each host, in the order of SSH_HOST.
-    hosts: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_listed)] = ()
+    # Of earlier versions: components on hosts of their own.
+    hosts: Any = None
     # In one more block after the measured ones.
     profile: tuple[sections.ProfileKind, ...] = ()
     # Values that flags, files and env of variants name, as {{ rules }} (tsduel.question.parameters).
@@ -124,7 +109,6 @@ class TsbsExperiment(experiment.Experiment):
     def _refuse_dump(self) -> Iterator[str]:
         against = {
             "two databases": len(self._databases) > 1,
-            "hosts": bool(self.hosts),
             "workload.data_kind": self.workload.data_kind != "regular",
             "workload.churn": self.workload.churn is not None,
             "workload.solo_scale": self.workload.solo_scale is not None,
@@ -151,14 +135,6 @@ class TsbsExperiment(experiment.Experiment):
         return self.model_copy(update=changed)
 
     @property
-    def topology(self) -> dict[str, tuple[str, ...]]:
-        """The roles of each host, by the host's name in the plan; empty if one host has all roles."""
-        named = {role for roles in self.hosts for role in roles} - {SERVER}
-        rest = tuple(role for role in self._roles if role not in named)
-        hosts = (tuple(r for r in roles if r != SERVER) + rest if SERVER in roles else roles for roles in self.hosts)
-        return {f"host{number}": roles for number, roles in enumerate(hosts, 1)}
-
-    @property
     def upgrades(self) -> bool:
         """Whether variants start on the data that the baseline has left."""
         return self.design.start_from == "baseline"
@@ -167,10 +143,6 @@ class TsbsExperiment(experiment.Experiment):
     def loads_in_turn(self) -> bool:
         """Whether all of the data goes to the variants in turn."""
         return self.design.load == "duel"
-
-    @property
-    def _roles(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(part.role for variant in self.variants.values() for part in variant.parts))
 
     @property
     def _databases(self) -> list[Database]:
@@ -200,34 +172,11 @@ class TsbsExperiment(experiment.Experiment):
             )
 
     def _refuse_hosts(self) -> Iterator[str]:
-        if not self.hosts:
-            return
-        clients = self.hosts.count((CLIENT,))
-        parts = self.hosts[clients:]
-        if not clients or not parts or any(CLIENT in roles for roles in parts):
-            yield "hosts: the client's comes first and does nothing else, or several of them; then those of components"
-        for name, scale in (("scale", self.workload.scale), ("solo_scale", self.workload.solo_scale or 0)):
-            if scale % clients:
-                yield (
-                    f"workload.{name}: {clients} clients load a part of the simulated hosts each, and "
-                    f"{scale} cannot be shared evenly; allowed: multiples of {clients}"
-                )
-        known, named = (SERVER, *self._roles), [role for roles in parts for role in roles]
-        for role in named:
-            if role not in known:
-                yield f"hosts: no variant has a component {role!r}; allowed: {', '.join(dict.fromkeys(known))}"
-            if named.count(role) > 1:
-                yield f"hosts: {role} is there twice, and each runs on one host"
-        if SERVER not in named and (homeless := [role for role in self._roles if role not in named]):
-            yield f"hosts: no host runs {homeless[0]}; name it, or name `{SERVER}`, the host of all that are not named"
-
-    def _refuse_with_hosts(self) -> Iterator[str]:
-        if self.hosts and self.upgrades:
-            yield "hosts: design.start_from: baseline copies directories, and needs all on one host"
-        if self.hosts and self.host.pin != "auto":
-            yield "host.pin: nothing is pinned where the client has a host of its own (hosts)"
-        if self.hosts and self.host.port + LENT_PORT > MOST_PORT:
-            yield f"host.port: {MOST_PORT - LENT_PORT} at most with `hosts:`"
+        if self.hosts is not None:
+            yield (
+                "hosts: components are not started on hosts of their own any more: start them there by your own means, "
+                "and name them: `variants: baseline: {url: http://HOST:PORT}` (docs/deployments.md)"
+            )
 
     def _refuse_upgrade(self) -> Iterator[str]:
         other = self.queries.solo or self.duel.load or self.mixed or self.capacity or self.matrix
@@ -351,12 +300,6 @@ class TsbsExperiment(experiment.Experiment):
         load, late_s, target = self.workload, database.late_s, database.target.name
         if late_s is None:
             return
-        if self.hosts.count((CLIENT,)) > 1 and load.window_s > late_s:
-            yield (
-                f"hosts: {target} takes no sample that is {late_s:,} s older than its newest, "
-                "and nothing keeps several clients that close together: one client, or a window (workload.start, "
-                "workload.end) no longer than that"
-            )
         lines_s = (3 * load.workers + 1) * load.workers * load.step_s / load.scale
         if load.workers > 1 and lines_s * load.batch_size > late_s:
             yield (
