@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from plots import markup, numbers
 from plots.comparison import NOT_CONFIRMED, Comparison, Row, decision
 from tsduel.core.metrics import ALL, GEOMEAN, METRICS, Metric
-from tsduel.core.record import RatePhase, Solo
 from tsduel.core.wording import number_of
 from tsduel.stats.power import MOST_NEEDED
 

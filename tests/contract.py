@@ -33,7 +33,7 @@ GO_NAMES = {
     "Workload": "WorkloadPlan", "gobench": "GoBench", "CapacityAsked.rates": "Ladder",
 }  # fmt: skip
 GO_TYPES = {
-    "Plan.place": "Place", "Plan.topology": "Topology", "Host.pin": "Pin",
+    "Plan.place": "Place", "Host.pin": "Pin",
     # Go reads null as 0, or as a section with nothing in it.
     **{f"Plan.{name}": name.capitalize() for name in ("duel", "duration", "queries", "settle", "watchdog")},
     "Duel.load_s": "float64",

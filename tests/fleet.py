@@ -34,8 +34,6 @@ class Fleet:
         agent()
         self.root = root
         self.hosts: list[BareHost] = []
-        # By address: at which other ones of a run reach it, where they have a network between them.
-        self.private: dict[str, str] = {}
         self.environment = {k: v for k, v in os.environ.items() if k not in {"VIEW", "SSH_AUTH_SOCK"}}
         self.environment |= {"PYTHONPATH": str(PROJECT), "TSDUEL_CACHE": str(root / "cache")}
         try:
@@ -60,10 +58,7 @@ class Fleet:
 
     def asked(self, hosts: list[BareHost], spares: Sequence[BareHost] = ()) -> dict[str, Any]:
         """Return the place of a run on these hosts."""
-        named = [
-            ",".join(f"{USERS[0]}@{host.address}{self.private.get(host.address, '')}" for host in of)
-            for of in (hosts, spares)
-        ]
+        named = [",".join(f"{USERS[0]}@{host.address}" for host in of) for of in (hosts, spares)]
         knobs = {"TARGET": "ssh", "SSH_HOST": named[0], "SPARE_HOSTS": named[1], "SSH_CONFIG": str(self.config)}
         return place.asked(knobs)
 
@@ -75,7 +70,7 @@ class Fleet:
         plan = resolve.resolve(cells[0].asked, cells=cells, run=name, where=self.asked(hosts, spares))
         resolve.write(run_dir, plan, cache=self.root / "cache")
         provision.main(run_dir)
-        links = Link.all(run_dir) | Link.lent(run_dir)
+        links = Link.all(run_dir)
         for link, host in zip(links.values(), [*hosts, *spares], strict=True):
             program = Path(agent())
             built(plan, link.apart / "build", f"{link.there}/{program.name}")
@@ -83,8 +78,6 @@ class Fleet:
             # The cache that it lies in is for its owner alone, who logs in nowhere.
             for base, part in ((run_dir, "plan"), (link.apart, "build"), (program.parent, program.name)):
                 self._bring(link, base, part)
-            if plan.topology:
-                self._bring(link, run_dir / "host", "lent.json")
         return run_dir
 
     @staticmethod

@@ -13,7 +13,6 @@ from fakecompute import IMAGE, PROJECT, TOKEN
 from tsduel.core.plan import Estimate
 from tsduel.places.gcp import place, rent, terraform
 from tsduel.places.gcp.settings import Gcp
-from tsduel.plan import topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,20 +46,15 @@ def asked(
     seconds: int = 3600 * 3,
     database_bytes: int = 10**9,
     machines: tuple[str, ...] = (),
-    group: Mapping[str, tuple[str, ...]] | None = None,
     **settings: Any,
 ) -> GcpPlace:
-    """Return the place of a small run, or of a ``group`` with such a topology; knobs are settings, by their names."""
+    """Return the place of a small run; knobs are settings, by their names."""
     knobs = HERE | {name: settings.pop(name) for name in list(settings) if name.isupper()}
     estimate = Estimate(data_bytes=10**9, database_bytes=database_bytes)
     image = f"projects/debian-cloud/global/images/{IMAGE}"
     cells = [Gcp(**{"image": image} | settings | kind) for kind in ({"machine": of} for of in machines)]
-    where: Mapping[str, Any] = place.asked(knobs)
-    if group:
-        where = topology.machines(group, where, port=8428, swept=[])
-    return rent.complete(
-        where, cells or [Gcp(**{"image": image} | settings)], run="r", estimate=estimate, seconds=seconds
-    )
+    cells = cells or [Gcp(**{"image": image} | settings)]
+    return rent.complete(place.asked(knobs), cells, run="r", estimate=estimate, seconds=seconds)
 
 
 def named(name: str, **more: Any) -> GcpPlace:
@@ -99,12 +93,10 @@ def rented(
         )  # fmt: skip
 
 
-def run_of(
-    tmp_path: Path, name: str, *, count: int = 1, group: Mapping[str, tuple[str, ...]] | None = None, **outputs: Any
-) -> Path:
-    """Return the directory of a run whose machines have this name, and make a ``group`` with such a topology."""
+def run_of(tmp_path: Path, name: str, *, count: int = 1, **outputs: Any) -> Path:
+    """Return the directory of a run whose machines have this name."""
     run_dir = tmp_path / "r"
-    plans.write(run_dir, place=named(name, group=group), topology=group or {})
+    plans.write(run_dir, place=named(name))
     (run_dir / "host").mkdir()
     hosts = {
         f"host{number}": {"instance": f"{name}-host{number}", "zone": "us-central1-a"} for number in range(1, count + 1)
@@ -130,7 +122,7 @@ class Rented:
     def plan(self, **changes: Any) -> GcpPlace:
         """Write a plan of nothing but its place, and what Terraform is told."""
         where = asked(seconds=600, **changes)
-        made = plans.write(self.run_dir, place=where, topology=changes.get("group", {}))
+        made = plans.write(self.run_dir, place=where)
         (self.run_dir / "plan" / "terraform.tfvars.json").write_text(json.dumps(terraform.variables(made)))
         return where
 

@@ -16,7 +16,6 @@ import pytest
 from barehost import require, send
 from fakeproject import wait_for
 from fleet import OURS, Fleet, left, missing
-from network import Network
 
 from tsduel.core.rundir import open_run
 from tsduel.places.ssh.link import Link, is_home
@@ -216,70 +215,3 @@ def listening(host):
     tables = host.ssh("cat /proc/net/tcp /proc/net/tcp6", user="root").stdout
     rows = [line.split() for line in tables.splitlines() if ": " in line]
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"} - {22}
-
-
-@pytest.fixture
-def client_and_server(fleet):
-    """Link two hosts with each other."""
-    network = Network(fleet.hosts[:2])
-    fleet.private = {host.address: f"/{at}" for host, at in zip(network.hosts, network.addresses, strict=True)}
-    try:
-        yield fleet.hosts[:2]
-    finally:
-        fleet.private = {}
-        network.stop()
-
-
-def test_hosts_apart_that_are_killed_or_stopped_come_to_the_same_blocks(fleet, client_and_server, record_property):
-    """The driver, the program that lends, whoever attends, `make stop`: no block lost or repeated, nothing stays."""
-    client, server = client_and_server
-    settings = {"hosts": ["client", "server"], "host": {"port": 43000, "pin": "auto"}, "design": {"blocks": 3}}
-    run_dir = fleet.prepare("apart", [client, server], **settings)
-    lent, watch = f"host2 on tester@{server.address}: lent to this run", Watch(run_dir)
-
-    def in_a_block(running, finished=0):
-        """Return once so many blocks are at home and a database runs on the server's host."""
-
-        def begun():
-            watch.look()
-            assert running.poll() is None, fleet.said(run_dir).read_text()
-            return len(watch.published) >= finished and any("-storageDataPath=" in line for line in left(server))
-
-        wait_for(begun)
-        return running
-
-    def nothing_is_left():
-        wait_for(lambda: left(client) == left(server) == [])
-        assert listening(client) == listening(server) == set()
-
-    running = in_a_block(fleet.stage(run_dir), finished=1)
-    assert lent in fleet.do(run_dir, "status")
-    assert 43100 in listening(server)
-    assert kill("driver", client, in_a_block(running))
-    assert running.wait() == elsewhere.KILLED + signal.SIGKILL
-    assert f"what ran on tester@{client.address} was killed (exit code 137)" in fleet.said(run_dir).read_text()
-    nothing_is_left()
-    assert lent.replace("lent to this run", "not lent") in fleet.do(run_dir, "status")
-
-    running = in_a_block(fleet.stage(run_dir))
-    assert kill("detached lending", server, running)
-    assert running.wait() == 3
-    assert "the run has stopped: host2" in fleet.said(run_dir).read_text()
-    nothing_is_left()
-
-    # Whoever attends is killed, and the driver gives the other host back itself.
-    assert kill("attendant", client, in_a_block(fleet.stage(run_dir)))
-    said = fleet.do(run_dir, "stop")
-    assert "apart finishes block" in said or "apart is stopped" in said
-    nothing_is_left()
-
-    assert missing(run_dir)
-    assert fleet.stage(run_dir).wait() == 0, fleet.said(run_dir).read_text()
-    watch.look()
-    record_property("faults", [3, len(missing(run_dir)), len(watch.repeated), len(left(client) + left(server))])
-    assert (missing(run_dir), watch.repeated, is_home(run_dir)) == ([], [], True)
-    blocks = open_run(run_dir).blocks
-    assert {block.status for block in blocks} == {"ok"}
-    names = client.ssh(f"cd {OURS}/runs/apart/raw/host1 && ls -d [0-9]*").stdout.split()
-    assert names == sorted(block.name for block in blocks)
-    nothing_is_left()

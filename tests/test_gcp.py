@@ -8,7 +8,6 @@ import re
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import fakecompute
 import plans
@@ -20,15 +19,15 @@ from renting import asked, named, rented, run_of
 
 from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
-from tsduel.places import hosts, lent, presence, provision
+from tsduel.places import presence, provision
 from tsduel.places.gcp import api as compute_api
 from tsduel.places.gcp import credentials, give_back, host_keys, messages, os_login, provide, reap, rent
 from tsduel.places.gcp.api import Compute
-from tsduel.rounds import attend, elsewhere, ending
-from tsduel.rounds.view import show
+from tsduel.rounds import elsewhere, ending
 
 SLOWLY = host_keys.PAUSE_S
-TWO = {"host1": ("client",), "host2": ("server",)}
+
+
 SEEN = "$CLOUDSDK_AUTH_ACCESS_TOKEN of $CLOUDSDK_CORE_ACCOUNT as $CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT"
 FLEET = {"machines": ("e2-standard-8", "n2-standard-8"), "HOSTS": "2", "SPARE_HOSTS": "1"}
 
@@ -220,46 +219,6 @@ class TestNothingIsLeft:
         assert ending.main(run_dir, {}, 2, forced=False) == 2
         assert google.names() == []
 
-    @pytest.mark.parametrize("missing", ["host1", "host2"])
-    def test_one_of_a_group_is_gone(self, google, tmp_path, missing, capsys, monkeypatch):
-        """A block needs all of them: the run is over, and the rest of the group is deleted, with its rules."""
-        name = "tsduel-gone-aaaaaa"
-        rented(google, name, hosts=2, rules=("ssh", "between"))
-        run_dir = run_of(tmp_path, name, count=2, group=TWO)
-        (run_dir / "host/lent.json").write_text("{}")
-        place = named(name, group=TWO)
-        assert set(provide._preflight(Compute(PROJECT), place, hosts.known(run_dir))) == {"host1", "host2"}
-        google.preempt(missing)
-        assert f"the machine {name}-{missing} is gone (its life has ended" in presence.why_gone(run_dir, missing)
-        assert "To begin anew on another: make tsbs RUN=r" in presence.why_gone(run_dir, missing)
-        assert provide._preflight(Compute(PROJECT), place, hosts.known(run_dir)) == {}
-        assert f"{missing} ({name}-{missing}) is gone; the others are given back, since" in capsys.readouterr().err
-
-        def unreached(_run_dir):
-            raise UserError("not reached")
-
-        monkeypatch.setattr(lent, "take_back", unreached)
-        attend.Attendant(SimpleNamespace(run_dir=run_dir), show.View({}, lambda _: None))._take_back()
-        # What has become of the driver's own is said where that does not answer.
-        said = f"tsduel: the machine {name}-host2 is gone" if missing == "host2" else "tsduel: not reached"
-        assert said in capsys.readouterr().err
-        assert ending.main(run_dir, {}, 2, forced=False) == 2
-        assert google.names() == []
-        assert not (run_dir / "host/lent.json").exists()
-
-    def test_a_group_whose_private_addresses_are_not_found(self, google, tmp_path, monkeypatch):
-        """A failure after the login leaves nothing either."""
-        name = "tsduel-gone-aaaaaa"
-        rented(google, name, hosts=2, rules=("ssh", "between"))
-        run_dir = run_of(tmp_path, name, group=TWO, hosts={}, provisioned=False)
-        made = {host: {"address": "127.0.0.1", "private": "10.84.28.2"} for host in TWO}
-        monkeypatch.setattr(provide, "machines", lambda *_: made)
-        monkeypatch.setattr(provide, "first_login", lambda *_: None)
-        monkeypatch.setattr(lent, "address", lambda _host, given: given)
-        with pytest.raises(UserError, match=r"host1 and host2 have one private address, 10\.84\.28\.2"):
-            provision.main(run_dir)
-        assert google.names() == []
-
     def test_nobody_knows_whether_it_is_gone(self, google, tmp_path):
         """Without an answer of the API no machine counts as gone."""
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
@@ -409,11 +368,10 @@ class TestBeforeAnythingIsMade:
             ("HDB_TOTAL_GB", 100, {"machine": "c4-standard-8", "price_h": 1}, "delete disks"),
             ("NETWORKS", 1, FLEET, "or delete what nobody needs"),
             ("FIREWALLS", 1, {}, "or delete what nobody needs"),
-            ("FIREWALLS", 2, {"group": TWO}, "or delete what nobody needs"),
         ],
     )
     def test_quotas_are_asked_first(self, google, quota, need, place, remedy):
-        """Those of all hosts and spare hosts, by family of CPUs; a group has a rule more, to reach each other."""
+        """Those of all hosts and spare hosts, by family of CPUs."""
         where, others = asked(**place), {"N1_CPUS": (0, 0), "ROUTERS": (0, 0)}
         google.quotas = others | {quota: (need, 0)}
         hosts = set(provide._zones(Compute(PROJECT), where, fresh=True))
@@ -427,11 +385,6 @@ class TestBeforeAnythingIsMade:
         )  # fmt: skip
         # What is there of this run already is among what is in use.
         assert set(provide._zones(Compute(PROJECT), where, fresh=False)) == hosts
-
-    def test_a_group_is_to_be_had_whole(self):
-        """One machine of two is not enough."""
-        with pytest.raises(UserError, match=r"no zone has 2 x e2-standard-8 left at the moment \(asked: a, b\)"):
-            provide._spared(asked(group=TWO), "host1", ["a", "b"], ["host2"])
 
     def test_each_type_has_its_zones(self, google):
         """If a zone lacks one type, the other types still use it."""

@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from asking import TYPES, written
+from asking import written
 from fakecompute import IMAGE, PROJECT
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,12 +19,6 @@ from tsduel.places import place as places
 from tsduel.places.gcp import catalog, prices, reap, rent
 from tsduel.plan import resolve as plan
 from tsduel.question import knobs, read
-
-APART = {
-    "hosts": ["client", "client", "server"],
-    "host": {"pin": "auto"},
-    "mixed": {"ingest": 1000, "queries": 10, "types": TYPES[:1]},
-}
 
 
 class TestKnobs:
@@ -295,21 +289,6 @@ class TestFleet:
         }
         assert "machine   3 x n2-standard-8 (1 of them spare)" in capsys.readouterr().out
 
-    def test_hosts_that_make_a_block_together(self, planned, capsys):
-        """All are in one zone and have a price; one runs the blocks."""
-        with pytest.raises(UserError, match=r"MAX_COST: it costs 2\.08 USD at worst"):
-            planned({"MAX_COST": "1.71"}, **APART)
-        run = planned({}, **APART)
-        assert (run.plan.hosts, run.plan.lent_hosts) == (("host1",), ("host2", "host3"))
-        assert {row.host for row in run.planned} == {"host1"}
-        told = json.loads((run.path / "plan" / "terraform.tfvars.json").read_text())
-        assert {name: of["roles"] for name, of in told["hosts"].items()} == {
-            "host1": ["client"], "host2": ["client"], "host3": ["server"],
-        }  # fmt: skip
-        assert told["ports_between"] == f"{run.plan.host.port}-{run.plan.host.port + 100}"
-        assert "machine   3 x e2-standard-8 in one zone, us-central1-a (else us-central1-b" in capsys.readouterr().out
-        assert run.plan.host.machine == "e2-standard-8"
-
     def test_threads_can_be_swept_as_well(self, planned):
         """One type with one and with two threads a core."""
         run = planned({}, matrix={"gcp.threads_per_core": [1, 2]})
@@ -327,8 +306,6 @@ class TestFleet:
                 {"matrix": {"gcp.machine": ["e2-standard-8", "n2-standard-8"]}},
                 "matrix: gcp.machine: machines are swept by",
             ),
-            ({"HOSTS": "2"}, APART, "a fleet of such groups is not possible yet: leave HOSTS and SPARE_HOSTS out"),
-            ({}, APART | {"matrix": {"gcp.machine": ["e2-standard-8"]}}, "yet: leave matrix.gcp.machine out"),
             ({"TARGET": "", "HOSTS": "2"}, {}, "HOSTS: so many machines are rented with TARGET=gcp, or pods made"),
         ],
     )

@@ -35,7 +35,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.place import K8sPlace
 from tsduel.core.rundir import open_run
 from tsduel.doctor import __main__ as doctor
-from tsduel.places import lent, lock, presence, uninstall
+from tsduel.places import lock, presence, uninstall
 from tsduel.places.k8s import bring
 from tsduel.places.ssh import probe, stream, untrusted
 from tsduel.places.ssh.link import Link
@@ -158,7 +158,6 @@ TEXTS = {
 def liar(link, monkeypatch, tmp_path):
     """Have this be the only host; return how to make each command there print a text, and go on with shell."""
     monkeypatch.setattr(Link, "all", lambda _: {"host1": link})
-    monkeypatch.setattr(Link, "lent", lambda _: {"host1": link})
     monkeypatch.setattr(presence, "why_gone", lambda *_: "")
     where = {"hosts": {"host1": {"address": "there", "directory": "/x/y"}}, "config_file": None}
     monkeypatch.setattr(uninstall.place, "asked", lambda _: where)
@@ -256,9 +255,6 @@ SAYS = {
     "tsduel.places.ssh.link:Link.bring_home": lambda link: link.bring_home(),
     "tsduel.places.ssh.probe:_facts": lambda link: list(map(print, probe.examine(link.host, "/x/y"))),
     "tsduel.places.ssh.stream:events": streamed,
-    "tsduel.places.lent:address": lambda link: lent.address(link.host, None),
-    "tsduel.places.lent:lend": lambda link: lent.lend(link.run_dir),
-    "tsduel.places.lent:take_back": lambda link: lent.take_back(link.run_dir),
     "tsduel.places.lock:holder": lambda link: lock.refuse_if_taken(link.run_dir, "tsbs", link.host, "/x"),
     "tsduel.places.presence:equip": lambda link: brought_one(replace(link, host=Host("there", through=("x",)))),
     "tsduel.places.uninstall:main": lambda _: uninstall.main({}),
@@ -293,7 +289,7 @@ def impatient(monkeypatch):
     """Have little patience, and take little."""
     monkeypatch.setattr(untrusted, "MOST_TEXT", 1 << 20)
     monkeypatch.setattr(attend, "MOST_EVENTS", 1 << 20)
-    for module, name in ((untrusted, "SILENCE_S"), (lent, "START_S"), (lent, "STOP_S"), (control, "STOP_S")):
+    for module, name in ((untrusted, "SILENCE_S"), (control, "STOP_S")):
         monkeypatch.setattr(module, name, 0.4)
     for method in (Host.run, Link.ask):
         monkeypatch.setattr(method, "__kwdefaults__", method.__kwdefaults__ | {"timeout_s": 0.4})

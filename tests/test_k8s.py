@@ -15,11 +15,10 @@ import yaml
 from tsduel.core.errors import UserError
 from tsduel.core.place import K8sPlace
 from tsduel.core.plan import Estimate
-from tsduel.places import directories, place, presence
+from tsduel.places import directories, place
 from tsduel.places.k8s import bring, cluster, inside, manifests, offer, pods, reap
 from tsduel.places.k8s.settings import K8s
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
-from tsduel.plan import topology
 
 PROJECT = Path(__file__).resolve().parent.parent
 CONFIG = {
@@ -85,15 +84,6 @@ class TestKnobs:
         with pytest.raises(UserError, match=sentence):
             place.asked({"TARGET": "k8s", **given})
 
-    def test_a_topology_makes_its_own_number_of_pods(self):
-        """With its ports open between them; HOSTS= would say it twice."""
-        roles = {"host1": ("client",), "host2": ("server",)}
-        where = topology.machines(roles, place.asked({"TARGET": "k8s"}), port=8428, swept=())
-        assert list(where["hosts"]) == ["host1", "host2"]
-        assert where["ports_between"] == "8428-8528"
-        with pytest.raises(UserError, match="leave HOSTS out"):
-            topology.machines(roles, place.asked({"TARGET": "k8s", "HOSTS": "2"}), port=8428, swept=())
-
 
 class TestOffer:
     """What the plan has of the pods."""
@@ -156,7 +146,7 @@ class TestManifests:
 
     def test_the_cluster_ends_it_by_itself(self):
         """The deadline of the plan, and everything else is owned by the Job, or by its pod."""
-        where = made(ports_between="8428-8528", storage_class="fast")
+        where = made(storage_class="fast")
         job = manifests.job(where, "host1")
         assert job["spec"]["activeDeadlineSeconds"] == 7200
         assert job["spec"]["ttlSecondsAfterFinished"] > 0
@@ -164,9 +154,6 @@ class TestManifests:
         assert limits["ephemeral-storage"] == "1G"  # its data are on the claim
         policy = manifests.policy(where, "host1", {"name": "j", "uid": "u"})
         assert policy["metadata"]["ownerReferences"][0]["uid"] == "u"
-        assert policy["spec"]["ingress"][0]["ports"] == [{"protocol": "TCP", "port": 8428, "endPort": 8528}]
-        assert policy["spec"]["egress"][0]["to"] == policy["spec"]["ingress"][0]["from"]
-        assert policy["spec"]["egress"][0]["ports"] == policy["spec"]["ingress"][0]["ports"]
         volume = job["spec"]["template"]["spec"]["volumes"][0]
         assert volume["ephemeral"]["volumeClaimTemplate"]["spec"]["storageClassName"] == "fast"
 
@@ -248,13 +235,6 @@ class TestOver:
         gone = pod()
         gone["metadata"]["deletionTimestamp"] = "2026-11-24T19:00:00Z"
         assert "is being deleted (by somebody)" in pods.over(gone)
-
-    def test_a_topology_begins_again_with_another_pod(self, tmp_path, monkeypatch):
-        """The others know the address of the one that is gone."""
-        link = type("L", (), {"host": Host("p", through=("x",)), "run_dir": tmp_path, "kind": "tsbs"})
-        monkeypatch.setattr("tsduel.places.ssh.link.Link.lent", lambda _: {"host2": 1})
-        with pytest.raises(UserError, match="To go on with another: make tsbs RUN="):
-            presence.replaced(link, "gone")
 
 
 class TestRefusals:

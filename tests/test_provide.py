@@ -60,35 +60,6 @@ class TestComesAndGoes:
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []
 
-    def test_a_group(self, rented):
-        """All are in one zone: if it lacks one machine, all go to the next; if one is lost, all are rented again."""
-        group = {"host1": ("client",), "host2": ("client",), "host3": ("server",)}
-        where = rented.plan(group=group, zones=["us-central1-a", "us-central1-b"])
-        rented.api.left = {"us-central1-a": 1}
-        done, made = rented.provision_all()
-        assert done.returncode == 0, done.stderr
-        assert "asking for 3 x e2-standard-8 in us-central1-b" in done.stderr
-        assert {host["zone"] for host in made.values()} == {"us-central1-b"}
-        assert sorted(path for path in rented.api.things if "/instances/" in path) == [
-            f"zones/us-central1-b/instances/{where.name}-host{number}" for number in (1, 2, 3)
-        ]
-        assert {host["private"] for host in made.values()} == {
-            card["networkIP"] for i in rented.api.of_kind("instances") for card in i["networkInterfaces"]
-        }
-        assert f"firewall {where.name}-between" in rented.api.names()
-
-        rented.api.left = {}
-        rented.api.preempt("host3")
-        time.sleep(1.1)
-        done, second = rented.provision_all()
-        assert done.returncode == 0, done.stderr
-        assert "is gone; the others are given back, since a block takes all of them" in done.stderr
-        assert {host["zone"] for host in second.values()} == {"us-central1-a"}
-        assert {host["expires"] for host in second.values()}.isdisjoint(host["expires"] for host in made.values())
-        assert len(rented.api.of_kind("instances")) == 3
-        assert rented.destroy().returncode == 0
-        assert rented.api.names() == []
-
     def test_the_provider_that_came_first_is_kept_to(self, rented):
         """Without a lock file in terraform/ the next runs take no other executable that gets the token."""
         rented.plan()

@@ -59,50 +59,6 @@ def test_same_data_same_bytes(run, tmp_path):
     assert not re.search(r"\d\.\d{6}", text(one)), "no figure has digits that nobody needs"
 
 
-def two_clients(run):
-    """Have two clients load as much each as one did."""
-
-    def together(block):
-        for solo in block["solo"].values():
-            of = {"share": 0.93, "cpus": 4}
-            solo["clients"] = [of | {"host": "host1", "began_ms": 4.0}, of | {"host": "host2", "began_ms": 7.5}]
-            solo["skew_ms"] = 3.5
-
-    def of_the_second(workload):
-        workload.update(data=[], groups=[workload["data"][0] | {"host": "host2"}])
-
-    edit_plan(run, lambda plan: plan.update(topology={"host1": ["client"], "host2": ["client"], "host3": ["server"]}))
-    edit_json(run, BLOCKS, together)
-    for alone in run.glob("raw/*/*/*/load.[cj]s*"):
-        shutil.copy(alone, alone.with_stem("load-host1"))
-        alone.rename(alone.with_stem("load-host2"))
-    shutil.copy(run / "raw/host1.json", run / "raw/host3.json")
-    why = {"link": {"round_trip_ms": 0.25}, "pin": {"reason": "its CPUs are of several kinds"}}
-    synthetic.edit(run / "raw/host3.json", **why)
-    edit_json(run, "raw/host1/workload.json", of_the_second)
-
-
-def test_several_clients_that_loaded_are_added_and_named(run, tmp_path):
-    """Twice the rate in the time of one; who loaded, how well they began together, and who was busy."""
-    both = made(tmp_path, two_clients)
-    once, twice = (
-        table[table["metric"] == "load_rate"]["value"].to_numpy()
-        for table in (read_table(of, "measurements") for of in (run, both))
-    )
-    assert twice == pytest.approx(2 * once, rel=1e-3)
-    for said in (
-        "2 clients (host1, host2) loaded a part of the simulated hosts each and began within 3.5 ms of each other",
-        "at most; their curves are added. The busiest used 93 % of its CPUs.",
-        "The load client on host2 used up to 93 % of 4 CPUs: it may be the bottleneck.",
-        "with 4 workers on each of 2 clients (mean rate",
-        "Load: 4 workers on each of 2 clients, batches",
-        "sha256 of the data (victoriametrics, host2)",
-        " CPUs, 0.25 ms away, its CPUs are of several kinds)",
-    ):
-        assert said in text(both)
-        assert said not in text(run)
-
-
 def same_binary(run):
     """Have both sides be the same."""
 

@@ -7,7 +7,7 @@ from itertools import groupby
 
 import pandas as pd
 
-from plots import markup, numbers, sentences
+from plots import markup, numbers
 from plots.charts.rates import NAMES, against_rate, responses
 from plots.pictures import Pictures
 from plots.sections import heading, tables

@@ -81,7 +81,7 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
 
 def _load_lines(source: Source) -> list[str]:
     """Return a line a variant in the words of the loader's summary; the baseline's line once if it repeats."""
-    plan, workload, lines = source.plan, source.plan.workload, list[str]()
+    workload, lines = source.plan.workload, list[str]()
     if workload is None:
         return lines
     each = f"{workload.workers} workers"

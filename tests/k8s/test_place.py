@@ -89,23 +89,6 @@ def test_one_pod_runs_all_and_is_given_back(here, checkout):
     assert "all blocks are here already" in checkout.make(*WORDS, "RUN=one")
 
 
-def test_a_client_apart_from_its_server(here, checkout):
-    """Two pods on two nodes make each block; only they may reach each other, says a policy."""
-    log = checkout.path / "apart.log"
-    with checkout.making(log, *WORDS, "RUN=apart", "SET=hosts=[client,server]") as process:
-        policies = wait_until(
-            lambda: (items := here.get("networkpolicies", "--namespace", SPACE)["items"]) and len(items) == 2 and items,
-            "no policies",
-        )
-        assert process.wait() == 0, log.read_text()
-    assert {policy["spec"]["ingress"][0]["ports"][0]["endPort"] for policy in policies} == {8528}
-    run = open_run(checkout.results("apart"))
-    machines = [run.json(f"raw/{name}.json") for name in ("host1", "host2")]
-    assert {machine["hostname"] for machine in machines} == {"node-1", "node-2"}
-    assert machines[1]["link"]["address"].startswith("10.216.")
-    assert left(here) == []
-
-
 def test_ten_kills_lose_and_repeat_nothing(here, checkout):
     """Home, a pod, a kubelet or the driver in a pod: the same command ends with every block once."""
     chance = random.Random(int(os.environ.get("TSDUEL_TEST_SEEDS", "1").split()[0]))  # noqa: S311 - to be drawn again

@@ -216,7 +216,7 @@ def _why_no_node(cluster: Cluster, place: K8sPlace, pod: Mapping[str, Any], text
 
 
 def _outputs(place: K8sPlace, pod: Mapping[str, Any]) -> dict[str, Any]:
-    name, address = pod["metadata"]["name"], pod["status"].get("podIP", "")
+    name = pod["metadata"]["name"]
     # With its digest, whatever tag was asked for: docker.io/library/debian@sha256:...
     image = pod["status"]["containerStatuses"][0].get("imageID", "").removeprefix("docker-pullable://")
     through = ["-m", "tsduel.places.k8s.inside", place.context, place.namespace, name]

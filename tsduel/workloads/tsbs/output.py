@@ -7,7 +7,7 @@ Carriage returns of terminal logs are ignored.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any

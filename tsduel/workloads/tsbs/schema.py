@@ -16,6 +16,7 @@ from tsduel.workloads.own import dump
 from tsduel.workloads.tsbs import queries as tsbs_queries
 from tsduel.workloads.tsbs.variant import TsbsVariant, checked
 
+
 class Queries(sections.QuerySettings):
     """The query types. With `shared_seed` all types ask for the same hosts, so that earlier types warm later ones."""
 
