@@ -45,7 +45,7 @@ func runDuel(ctx context.Context, f *frame, when string, types []string, to **re
 		return err
 	}
 	err = pinned(d.Host.Pin.Client, func() error {
-		if d.Plan.Duel.Load {
+		if d.Plan.Duel.Load || d.loadsDeployments() {
 			return d.steps(func() error { return d.ingest(ctx) }, func() error { return d.ask(ctx) })
 		}
 		return d.ask(ctx)
@@ -99,7 +99,7 @@ func (d *duel) ask(ctx context.Context) error {
 			return err
 		}
 	}
-	if d.when != "" {
+	if d.when != "" || d.Plan.Deployed() {
 		return nil
 	}
 	// If the duel merged or loaded the data, their size is known only now.
@@ -111,6 +111,11 @@ func (d *duel) ask(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// loadsDeployments says that the plan loads deployments, which it does once.
+func (d *duel) loadsDeployments() bool {
+	return d.Plan.Deployed() && d.loads() && d.Row.Turn == 0 && d.profiler == nil
 }
 
 // ingest loads in turn, each sitting into empty directories. They are removed unless the queries need them.
@@ -125,7 +130,11 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for index := range d.sittings(d.Plan.Duel.LoadSittings) {
+	sittings := d.sittings(d.Plan.Duel.LoadSittings)
+	if d.Plan.Deployed() {
+		sittings = 1
+	}
+	for index := range sittings {
 		if err = d.sitting(index).ingest(ctx, file); err != nil || d.decided() {
 			break
 		}

@@ -88,10 +88,12 @@ func (a *asking) keep() error {
 	}
 	for i, side := range result.Sides {
 		name := sides[i].Name
-		kept.CPUNS[name] = side.CPU
 		var used usage // nil if the variant was not asked to the end
 		if marks := a.marks[name]; len(marks) > 1 {
 			used = marks[len(marks)-1].since(marks[0])
+		}
+		if !a.Plan.Deployed() || len(used) == len(a.variants[name].Components) { // else it is not known
+			kept.CPUNS[name] = side.CPU
 		}
 		a.byRole(&kept.CPUNSByRole, name, used)
 		if kept.Instructions != nil {

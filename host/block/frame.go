@@ -101,9 +101,9 @@ func (f *frame) run(ctx context.Context) error {
 	}
 	upgrades := f.Plan.Design.StartFrom == "baseline"
 	// A run that loads in turn also loads alone in its warm-up block, if the plan has data for that.
-	loads := !f.loads() || f.Row.Kind == "warmup" && f.Plan.Workload.Alone != nil
+	loadsAlone := !f.loads() || f.Row.Kind == "warmup" && f.Plan.Workload.Alone != nil
 	err = f.all(func(v *variant) error {
-		if f.decided() || !loads || upgrades && v.Name != f.Plan.Variants[0].Name {
+		if f.decided() || !loadsAlone || f.Plan.Deployed() || upgrades && v.Name != f.Plan.Variants[0].Name {
 			return nil
 		}
 		return (&alone{variant: v}).run(ctx, loaded)

@@ -188,7 +188,9 @@ func (s *sitting) watch(ctx context.Context, length time.Duration) (used map[str
 			if err != nil {
 				return v.noAnswer(ctx, err.Error())
 			}
-			used[v.Name] += sign * cpu.sum()
+			if len(cpu) == len(v.servers) { // else it is not known
+				used[v.Name] += sign * cpu.sum()
+			}
 			return nil
 		})
 	}

@@ -33,6 +33,12 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 		func() error { return i.all(func(v *variant) error { return v.empty(true) }) },
 		func() error { return i.start(ctx) },
 		func() error {
+			if !i.Plan.Deployed() {
+				return nil
+			}
+			return i.all(func(v *variant) error { return v.mustBeEmpty(i.bodies[v.Name]) })
+		},
+		func() error {
 			job, err := i.job()
 			if err != nil {
 				return err
@@ -121,7 +127,7 @@ func (i *ingestion) drain(ctx context.Context) error {
 	phase := i.enter("settle", "")
 	defer phase.close(0, 0)
 	err := i.all(func(v *variant) error {
-		if err := v.arrive(ctx, i.kept.Samples, i.before[v.Name]); err != nil {
+		if err := v.arrive(ctx, i.kept.Samples, i.before[v.Name]); err != nil || i.Plan.Deployed() {
 			return err
 		}
 		return v.askToSettle(ctx, "natural")
@@ -153,6 +159,9 @@ func (i *ingestion) finish(ctx context.Context) error {
 		return err
 	}
 	for _, v := range i.alive() {
+		if i.Plan.Deployed() { // what it does after the load is not known from others' work
+			continue
+		}
 		used := running[v.Name].spent().since(began[v.Name])
 		i.kept.DrainedCPUNS[v.Name] = used.sum()
 		i.byRole(&i.kept.CPUNSByRole, v.Name, used)

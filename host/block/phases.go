@@ -55,7 +55,9 @@ func (f *frame) begin(variant, part, phase, queryType string) *span {
 // listen reads the machine's counters, and those of servers, just before the timed work; over reads them after it.
 func (s *span) listen(servers ...*server) {
 	for _, one := range servers {
-		s.pids = append(s.pids, one.pid)
+		if one.process != nil {
+			s.pids = append(s.pids, one.pid)
+		}
 	}
 	s.edge, s.listens = noise.Take(s.pids...), true
 	s.Begin = record.Epoch(time.Now())

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -36,9 +35,12 @@ type server struct {
 	log, secretLog           string // the log, and where it lies with secrets, or empty
 	program                  string // its binary; after it is placed, the copy that runs
 	queries, writes, metrics string
+	address                  string
 	port, pid                int
 	ports                    map[string]int // its further ports, by name
-	process                  *proc.Process
+	process                  *proc.Process  // nil of a deployment
+	read                     time.Time      // when the counters of a deployment were last read
+	began                    float64        // when the process of a deployment began, by its counters
 	hidden                   *record.Hidden
 	flood                    atomic.Pointer[fault] // it has sent more than is read
 }
@@ -69,7 +71,7 @@ func (s *server) command(c verb) machine.Command {
 		}
 	}
 	env = append(env, "DB_ROLE="+s.role, "DB_BINARY="+s.program, "DB_DATA_DIR="+filepath.Join(v.data, s.role),
-		"DB_HOST="+machine.Address, "DB_URL="+v.url(), "DB_WRITE_URL="+v.writeURL(), "DB_PID="+strconv.Itoa(s.pid),
+		"DB_HOST="+s.address, "DB_URL="+v.url(), "DB_WRITE_URL="+v.writeURL(), "DB_PID="+strconv.Itoa(s.pid),
 		"DB_CACHE="+v.Plan.Queries.Cache, "DB_SETTLE="+v.Plan.Settle.Mode,
 		"DB_TENANTS="+strconv.Itoa(v.Plan.Workload.Tenants), "TSBS_BIN="+v.Builds.TSBSBin)
 	call.Env = append(append(env, s.portsAs("DB_PORT", "")...), c.env...)
@@ -90,7 +92,7 @@ func (s *server) portsAs(name, address string) []string {
 
 // addresses tell the other components where this one is: DB_AT_ROLE=HOST:PORT, DB_AT_ROLE_NAME=HOST:PORT.
 func (s *server) addresses() []string {
-	return s.portsAs("DB_AT_"+variable(s.role), net.JoinHostPort(machine.Address, ""))
+	return s.portsAs("DB_AT_"+variable(s.role), s.address+":")
 }
 
 func variable(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
@@ -163,9 +165,8 @@ func (s *server) waitReady(ctx context.Context) error {
 	}
 }
 
-// findAddresses finds the process that listens, and asks the adapter where clients reach the server.
+// findAddresses asks the adapter where clients reach the server.
 func (s *server) findAddresses(ctx context.Context) error {
-	s.pid = cmp.Or(s.listener(), s.pid)
 	answer, err := s.ask(ctx, scrape.Timeout, "endpoints")
 	if err != nil {
 		return err
@@ -185,7 +186,20 @@ func (s *server) findAddresses(ctx context.Context) error {
 	return nil
 }
 
-func (s *server) kernel() (proc.Counters, error) { return proc.Read(s.pid) }
+func (s *server) kernel() (proc.Counters, error) {
+	if s.process == nil {
+		return s.says()
+	}
+	return proc.Read(s.pid)
+}
+
+// ended is never the end of a deployment, which only its answers show.
+func (s *server) ended() <-chan struct{} {
+	if s.process == nil {
+		return nil
+	}
+	return s.process.Ended()
+}
 
 // counters are the server's own: the text of /metrics, or the answer of its adapter. Of too much of it died tells.
 func (s *server) counters(ctx context.Context) (text []byte, err error) {
@@ -284,7 +298,7 @@ func (all servers) died() error {
 		if flood := s.flood.Load(); flood != nil {
 			return flood
 		}
-		if s.process.HasEnded() {
+		if s.process != nil && s.process.HasEnded() {
 			return faultf("the %s (pid %d) died: %s%s", s.role, s.process.Pid, lastWords(s), s.variant.outOfMemory())
 		}
 	}
@@ -294,11 +308,11 @@ func (all servers) died() error {
 // blameServer blames a server that has died. After a client fails, it waits up to 1 s for a server to exit.
 func (all servers) blameServer(ctx context.Context, clientCode int) error {
 	for _, s := range all {
-		if clientCode == 0 {
+		if clientCode == 0 || s.process == nil {
 			break
 		}
 		select {
-		case <-s.process.Ended():
+		case <-s.ended():
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(time.Second):
@@ -312,7 +326,10 @@ func (all servers) noAnswer(ctx context.Context, failure string) error {
 	if err := all.blameServer(ctx, 1); err != nil {
 		return err
 	}
-	return faultf("%s; %s", failure, lastWords(all.queryServer()))
+	if s := all.queryServer(); s.process != nil {
+		failure += "; " + lastWords(s)
+	}
+	return faultf("%s", failure)
 }
 
 func (all servers) askToSettle(ctx context.Context, mode string) error {
@@ -337,9 +354,20 @@ func (all servers) sameProcess() error {
 	return nil
 }
 
+// cpu is by role. A deployment that does not tell its CPU has none.
 func (all servers) cpu() (usage, error) {
 	by := usage{}
 	for _, s := range all {
+		if s.process == nil {
+			c, err := s.says()
+			if err != nil {
+				return nil, err
+			}
+			if c.CPU >= 0 {
+				by[s.role] = int64(c.CPU)
+			}
+			continue
+		}
 		used, err := proc.CPU(s.pid)
 		if err != nil {
 			// A process that has ended has no clock.

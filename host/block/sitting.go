@@ -104,6 +104,13 @@ func (s *sitting) timed(phase, queryType string) *span {
 func (s *sitting) start(ctx context.Context) error {
 	phase := s.enter("start", "")
 	defer phase.close(0, 0)
+	if s.Plan.Deployed() {
+		return s.steps(
+			func() error { return s.all(func(v *variant) error { return v.connect(ctx) }) },
+			func() error { return s.readCounters(ctx) },
+			func() error { return takeTurns(s) },
+		)
+	}
 	return s.steps(
 		func() error {
 			return s.all(func(v *variant) (err error) {
@@ -137,6 +144,10 @@ func (s *sitting) stop(ctx context.Context) error {
 	phase := s.enter("stop", "")
 	defer phase.close(0, 0)
 	return s.all(func(v *variant) error {
+		if s.Plan.Deployed() {
+			defer v.leave()
+			return v.sameStart(ctx)
+		}
 		if err := v.died(); err != nil {
 			return err
 		}

@@ -29,6 +29,10 @@ func (all processes) Release() (err error) {
 // once, since a place may refuse that.
 func takeTurns(s *sitting) error {
 	s.turns = map[string]processes{}
+	if s.Plan.Deployed() {
+		s.record.Unheld = "they run already, and nothing of them is held"
+		return nil
+	}
 	if !s.Plan.Duel.Hold {
 		s.record.Unheld = "duel.hold is false"
 		return nil

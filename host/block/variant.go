@@ -51,7 +51,7 @@ func (v *variant) begin(part, phase, queryType string) *span {
 func (v *variant) server(c record.Component) *server {
 	build := v.Builds.Variants[v.Name]
 	s := &server{variant: v, component: c, role: c.Role, program: build.Binary, ports: map[string]int{},
-		hidden: v.Hidden}
+		address: machine.Address, hidden: v.Hidden}
 	for _, built := range build.Components {
 		if built.Role == c.Role {
 			s.program = built.Binary
@@ -82,6 +82,7 @@ func (v *variant) launch(ctx context.Context, logPrefix string, cpus []int) (sec
 	seconds = time.Since(begin).Seconds()
 	var sources []scrape.Source
 	for _, s := range v.servers {
+		s.pid = cmp.Or(s.listener(), s.pid) // a wrapper may have started it
 		if err := s.findAddresses(ctx); err != nil {
 			return 0, err
 		}
@@ -160,7 +161,7 @@ func (v *variant) shutdown(ctx context.Context) (seconds float64, err error) {
 // close gives up a variant's servers and snapshots. kill: servers may run, and their data are not needed.
 func (v *variant) close(kill bool) (err error) {
 	for _, s := range v.servers {
-		if kill && err == nil {
+		if kill && err == nil && s.process != nil {
 			err = s.process.Kill()
 		}
 		err = errors.Join(err, s.maskLog())

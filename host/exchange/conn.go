@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -46,6 +47,7 @@ func (r *Room) clear() { r.left.Store(bound.Answers) }
 // writes and reads itself.
 type Conn struct {
 	host, prefix string
+	login        string // a line of headers, if the address has a user
 	timeout      time.Duration
 	socket       net.Conn
 	peek         func() error
@@ -71,6 +73,10 @@ func Dial(ctx context.Context, address string, timeout time.Duration, room *Room
 	}
 	c := &Conn{host: u.Host, prefix: strings.TrimSuffix(u.Path, "/"), timeout: timeout, room: room,
 		reader: bufio.NewReaderSize(nil, 1<<16)}
+	if password, _ := u.User.Password(); u.User != nil {
+		both := u.User.Username() + ":" + password
+		c.login = "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(both)) + "\r\n"
+	}
 	_ = c.connect(ctx)
 	return c, nil
 }
@@ -80,7 +86,11 @@ func (c *Conn) connect(ctx context.Context) error {
 		return nil
 	}
 	dialer := net.Dialer{Timeout: c.timeout}
-	socket, err := dialer.DialContext(ctx, "tcp", c.host)
+	host := c.host
+	if _, _, noPort := net.SplitHostPort(host); noPort != nil {
+		host = net.JoinHostPort(strings.Trim(host, "[]"), "80")
+	}
+	socket, err := dialer.DialContext(ctx, "tcp", host)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", c.host, plain(err))
 	}
@@ -204,8 +214,8 @@ func (c *Conn) Look() {
 // one. Any status but 200, or 2xx for a batch, is an error with the start of the answer's text.
 func (c *Conn) Send(ctx context.Context, o *Operation) ([]byte, error) {
 	// No Accept-Encoding: how fast a server packs its answers is not compared.
-	r := fmt.Appendf(c.request[:0], "%s %s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: tsduel\r\n",
-		o.Method, c.prefix, o.Path, c.host)
+	r := fmt.Appendf(c.request[:0], "%s %s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: tsduel\r\n%s",
+		o.Method, c.prefix, o.Path, c.host, c.login)
 	if len(o.Body) > 0 {
 		r = fmt.Appendf(r, "Content-Length: %d\r\n", len(o.Body))
 	}

@@ -46,7 +46,8 @@ func (p *Plan) Reveal(cache string) (*Hidden, error) {
 		return shown
 	}
 	for _, components := range every {
-		for _, c := range components {
+		for at, c := range components {
+			components[at].URL = show(c.URL)
 			for i := range c.Flags {
 				c.Flags[i] = show(c.Flags[i])
 			}

@@ -54,6 +54,12 @@ func (p *Plan) In(cell string) *Plan {
 	return &own
 }
 
+// Deployed says that the servers run already: nothing of them is ours.
+func (p *Plan) Deployed() bool {
+	runs := func(c Component) bool { return c.URL != "" }
+	return slices.ContainsFunc(p.Variants, func(v Variant) bool { return slices.ContainsFunc(v.Components, runs) })
+}
+
 // CellNames returns the names of all cells, in their order; one empty name without a sweep.
 func (p *Plan) CellNames() (names []string) {
 	for _, c := range p.Cells {
@@ -217,6 +223,9 @@ func LoadRows(runDir string) ([]BlockRow, error) {
 func LoadBuilds(runDir string, plan *Plan) (*Builds, error) {
 	builds := &Builds{Variants: map[string]Build{}}
 	for _, v := range plan.Variants {
+		if plan.Deployed() {
+			break
+		}
 		var b Build
 		built := ReadJSON(filepath.Join(runDir, "build", v.Name+".json"), &b) == nil
 		for _, part := range append(b.Components, Built{Binary: b.Binary}) {

@@ -166,6 +166,7 @@ type Cell struct {
 
 type Component struct {
 	Role     string            `json:"role"`
+	URL      string            `json:"url"`
 	Flags    []string          `json:"flags"`
 	Env      map[string]string `json:"env"`
 	Files    map[string]string `json:"files"`

@@ -47,6 +47,9 @@ func (d *driver) describe() error {
 			return err
 		}
 	}
+	if d.Plan.Deployed() {
+		facts.Instructions, facts.InstructionsWhy = false, "the servers run already, and nobody sees their instructions"
+	}
 	d.Host = *facts
 	return d.writeFacts(facts, len(d.blocks) > 0)
 }

@@ -52,6 +52,7 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	url = request.URL.Redacted()
 	answer, err := client.Do(request)
 	if err != nil && strings.Contains(err.Error(), "response headers exceeded") { // net/http has no type for it
 		return nil, bound.More(bound.Headers, "GET "+url+": an answer with headers")

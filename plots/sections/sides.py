@@ -62,7 +62,7 @@ def _component(component: Component, build: dict[str, str]) -> dict[str, str]:
     env = " ".join(f"{key}={value}" for key, value in component.env.items())
     return {
         "version": component.version or component.ref,
-        "source": " ".join(filter(None, (component.source, component.repo, component.path))),
+        "source": " ".join(filter(None, (component.source, component.repo, component.path, component.url))),
         "flags": markup.code(shlex.join(component.flags)) if component.flags else "",
         "environment": markup.code(env) if env else "",
         "files": ", ".join(
@@ -92,10 +92,7 @@ def machine(source: Source) -> list[list[str]]:
     pinned = ", ".join(f"{role} on CPU {', '.join(map(str, cpus))}" for role, cpus in pins if cpus)
     limit = f", limited to {host['cpu_limit']:g}" if host.get("cpu_limit") else ""
     made = run.of_any_host("workload.json")
-    hashes = [
-        ([file["format"], *file.get("cells", ()), *([file["host"]] if "host" in file else [])], file["sha256"])
-        for file in [*(made.get("data") or []), *made.get("groups", [])]
-    ]
+    hashes = [([file["format"], *file.get("cells", ())], file["sha256"]) for file in made.get("data") or []]
     facts = [
         ("machine", ", ".join(filter(None, [*machines, str(host.get("virtualization") or "")]))),
         ("CPU", f"{' | '.join(models)}, {host.get('cpus', '?')} CPUs{limit}" if any(models) else ""),

@@ -29,6 +29,8 @@ QUEUED = (
 @heading("Load", 50, "tsbs")
 def load(source: Source, pictures: Pictures) -> str:
     """Return the loader's lines, the table of rate and time, and the load rate over time."""
+    if source.plan.deployed:
+        return ""
     series = source.table("timeseries")
     rates = series[(series["metric"] == "load_rate") & (series["phase"] == "load")]
     if source.plan.loads_in_turn:
@@ -132,6 +134,8 @@ def server(source: Source, pictures: Pictures) -> str:
     def table(*phases: str) -> str:
         return tables.by_metric(source, [m for m in tables.measured(source, SOLO, *phases) if m not in RATES])
 
+    if source.plan.deployed:
+        return ""
     if source.plan.loads_in_turn:
         return table("", "stop")
     return markup.paragraphs(

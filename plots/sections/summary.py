@@ -77,12 +77,33 @@ def standing(source: Source) -> list[str]:
     if blocks < FEWEST_BLOCKS:
         few = number_of(blocks, "valid block")
         lines.append(f"**This is a first look, not a result:** {few}; a result needs at least {FEWEST_BLOCKS}.")
+    lines += deployments(source)
     if source.plan.aa:
-        lines.append("Both sides are **the same binary** (A/A): every difference below is noise of this machine.")
+        same = "deployment" if source.plan.deployed else "binary"
+        lines.append(f"Both sides are **the same {same}** (A/A): every difference below is noise of this machine.")
         verdict = source.document["aa"]
         reasons = "; ".join(markup.most([markup.text(reason) for reason in verdict["reasons"]], MOST_REASONS))
         lines.append("**A/A: passed.**" if verdict["passed"] else f"**A/A: failed.** {reasons}.")
     return lines + hosts.standing(source) + upgrade.standing(source)
+
+
+def deployments(source: Source) -> list[str]:
+    """Return what a comparison of servers that ran already says, and what of them is not known; nothing of others."""
+    if not source.plan.deployed:
+        return []
+    known = set(source.table("measurements")["metric"])
+    told = {"duel_cpu_us": "CPU", "duel_rss_bytes": "memory"}
+    said = " and ".join(name for metric, name in told.items() if metric in known)
+    unknown = [name for metric, name in told.items() if metric not in known]
+    unknown += ["peak memory", "bytes on disk and written", "instructions", "how they start and stop"]
+    theirs = f"Their {said} are what their own /metrics say. " if said else ""
+    text = (
+        "**These are deployments that ran already** (a `url:` each), and the verdict is about them, not about the code "
+        "of two versions: versions, flags, data, caches, machines and other users of either may differ. tsduel has "
+        f"started, stopped and wiped nothing. {theirs}Not known of them: {', '.join(unknown)}; nor what else their "
+        "machines did."
+    )
+    return [text]
 
 
 def compared_answers(source: Source) -> str:

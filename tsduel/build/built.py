@@ -27,7 +27,7 @@ def is_whole(run_dir: Path, plan: Plan) -> bool:
 
 def _programs(run_dir: Path, plan: Plan) -> Iterator[tuple[str | Path | None, str | None]]:
     """Yield path and checksum of every program that the plan needs; None if there is no record of it."""
-    for variant in plan.variants:
+    for variant in plan.variants if not plan.deployed else ():
         built = {part["role"]: part for part in _record(run_dir, variant.name).get("components", [])}
         for component in variant.components:
             record = built.get(component.role, {})

@@ -125,7 +125,7 @@ def _hidden(part: Any, name: str, *, free: bool, templates: bool = False) -> Any
         value(name, str(part) * free)  # a sentence may refuse it
         return part
     if not free or (templates and "{{" in part):
-        return repository(part) if name == "repo" else part
+        return repository(part) if name == "repo" else text(part) if name == "url" else part
     if flag := _FLAG.fullmatch(part):
         return f"{flag[1]}={hide(flag[2], flag[1], free=True)}"
     # Also what is hidden as a whole has secrets by which a log may be searched.

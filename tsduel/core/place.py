@@ -134,7 +134,8 @@ class K8sPlace(Part):
     """Pods of one namespace, by their names in the plan; all are alike and have one deadline.
 
     `name`: the name of the run there, with which the names of its Jobs begin.
-    `wait_s`: how long a pod may take to run. `price`: None if it is not known.
+    `lets_out`: its client asks servers elsewhere. `wait_s`: how long a pod may take to run. `price`: None if it is not
+    known.
     """
 
     kind: Literal["k8s"] = "k8s"
@@ -146,6 +147,7 @@ class K8sPlace(Part):
     image: str
     directory: str
     name: str
+    lets_out: bool = False
     cpus: int
     memory_gb: int
     disk_gb: int

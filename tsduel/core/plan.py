@@ -231,6 +231,11 @@ class Plan(Part):
         return self.place.kind in {"local", "k8s"}
 
     @property
+    def deployed(self) -> bool:
+        """Whether the servers run already: nothing of them is built, started or stopped."""
+        return bool(self.variants[0].server.url)
+
+    @property
     def crosses(self) -> bool:
         """Whether different databases are compared."""
         return len({variant.target for variant in self.variants}) > 1
@@ -258,8 +263,8 @@ class Plan(Part):
 
     @property
     def loads_in_turn(self) -> bool:
-        """Whether all data is loaded in turn, so that no variant loads alone."""
-        return self.design.load == "duel"
+        """Whether all data is loaded in turn in each block, so that no variant loads alone."""
+        return self.design.load == "duel" and not self.deployed
 
     def measures(self, part: str) -> bool:
         """Whether a part gives figures in every block; a load for all blocks (`reload: once`) does not."""

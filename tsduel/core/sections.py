@@ -20,7 +20,7 @@ LEAST_WINDOWS = 12
 
 Percent = Annotated[float, Field(gt=0, le=1000)]
 Seconds = Annotated[int, Field(ge=1)]
-Source = Literal["module", "git", "path", "binary"]
+Source = Literal["module", "git", "path", "binary", "url"]
 GoVersion = Annotated[str, Field(pattern=r"^(local|go1\.[0-9]+(\.[0-9]+)?)$")]
 # YAML reads `off` as false.
 OFF = BeforeValidator(lambda value: "off" if value is False else value)
@@ -49,13 +49,17 @@ class Part(BaseModel):
 
 
 class ComponentAsked(Part):
-    """Where the program of a process comes from, and how it is started, in a directory with `files` (name -> text)."""
+    """Where the program of a process comes from, and how it is started, in a directory with `files` (name -> text).
+
+    `url`: the process runs already, and is neither built nor started.
+    """
 
     role: str = "server"
     source: Source = "module"
     ref: str = ""
     repo: str = ""
     path: str = ""
+    url: str = ""
     go: GoVersion = "local"
     flags: tuple[str, ...] = ()
     env: dict[str, Word] = {}

@@ -115,6 +115,10 @@ def resolve(
         raise UserError(
             f"{most} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
         )
+    if len(fleet) > 1 and any(variant.server.url for variant in planned):
+        raise UserError(
+            "url: one client asks servers that run already in turn, and several would ask them at once: one host"
+        )
     times = swept.shared(times, order.share_of_busiest(asked.design, sharing))
     settled: Any = where or LocalPlace()
     if where and where["kind"] == "gcp":
@@ -125,7 +129,13 @@ def resolve(
         host["machine"] = ", ".join(dict.fromkeys(rented.named for rented in settled.hosts.values()))
     elif where and where["kind"] == "k8s":
         pods = [cell.asked.k8s for cell in cells]
-        settled = offer.complete(where, pods, run=run, estimate=sections["estimate"], seconds=times.total_s)
+        settled = offer.complete(
+            {**where, "lets_out": any(v.server.url for v in planned)},
+            pods,
+            run=run,
+            estimate=sections["estimate"],
+            seconds=times.total_s,
+        )
     same = ("name", "question", "kind", "smoke", "noise", "watchdog")
     return Plan.model_validate(
         {
@@ -201,7 +211,7 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
     """Return the variables for Ansible: sources of components and, on this machine, directories."""
     workload = workload_of(plan)
     variants, minima = [], [defaults.GO_MINIMUM]
-    for variant in plan.variants:
+    for variant in plan.variants if not plan.deployed else ():
         components = []
         for component in variant.components:
             program = workload.program(plan, variant, component.role)

@@ -18,6 +18,7 @@ from tsduel.core.repository import IS_NONE, files_of, git, run, says, shallow
 from tsduel.core.sections import ComponentAsked
 from tsduel.core.wording import did_you_mean, last_line
 from tsduel.targets.database import Program
+from tsduel.workloads import deployments
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SHORT_HASH = re.compile(r"[0-9a-f]{7,40}")
@@ -205,7 +206,11 @@ def _binary(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
     return {"revision": f"sha256:{digest}", "label": label, "version": label}
 
 
-FOUND = {"module": _module, "git": _git, "path": _path, "binary": _binary}
+def _url(_: Program, __: str, asked: ComponentAsked) -> dict[str, str]:
+    return {"label": deployments.label(asked.url)}
+
+
+FOUND = {"module": _module, "git": _git, "path": _path, "binary": _binary, "url": _url}
 """What each source finds of a component: `revision`, `label`, `version`, and `sum` or `dirty`."""
 
 
@@ -235,6 +240,8 @@ def build_command(program: Program, component: Component) -> tuple[str, ...]:
 def build_key(program: Program, component: Component) -> str:
     """Return 16 hex digits over everything that changes the binary."""
     source, command = component.source, build_command(program, component)
+    if source == "url":  # nothing is built
+        return hashlib.sha256(component.url.encode()).hexdigest()[:16]
     scripts = [PROJECT / word.removeprefix("{project}/") for word in command if word.startswith("{project}/")]
     parts = {
         "source": source,

@@ -39,7 +39,8 @@ def job(place: K8sPlace, host: str) -> dict[str, Any]:
 def policy(place: K8sPlace, host: str, owner: dict[str, Any]) -> dict[str, Any]:
     """Return the policy of a host; it goes with its Job.
 
-    What is measured there reaches nothing else, like the metadata service of its node.
+    What is measured there reaches nothing else, like the metadata service of its node; a client alone asks servers that
+    run already.
     """
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner["name"], "uid": owner["uid"]}
     return {
@@ -50,7 +51,7 @@ def policy(place: K8sPlace, host: str, owner: dict[str, Any]) -> dict[str, Any]:
             "podSelector": {"matchLabels": labels(place, host)},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [],
-            "egress": [],
+            "egress": [{}] if place.lets_out else [],
         },
     }
 

@@ -32,7 +32,8 @@ def main(run_dir: Path, *, sources: bool = True) -> None:
     _bring_data(run_dir)
     brought = run_dir / "host" / "sources"
     brought.mkdir(parents=True, exist_ok=True)
-    for variant in open_run(run_dir).plan.variants if sources else ():
+    plan = open_run(run_dir).plan
+    for variant in plan.variants if sources and not plan.deployed else ():
         for component in variant.components:
             target = brought / component.build_key
             if not target.exists():

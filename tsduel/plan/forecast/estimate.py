@@ -106,7 +106,7 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
 
 def _build_s(plan: Plan, cache: Path) -> int:
     """Return roughly the seconds to build the programs that the cache lacks."""
-    keys = {part.build_key for variant in plan.variants for part in variant.components}
+    keys = {part.build_key for variant in plan.variants for part in variant.components if not part.url}
     here = plan.builds_here
     missing = sum(not (here and (cache / "variants" / key).is_dir()) for key in keys)
     others = (("tsbs", TSBS_S), ("agent", AGENT_S))
@@ -125,7 +125,7 @@ def _disk(plan: Plan, cache: Path) -> str:
 def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
     """Return the memory of all servers that are resident at once, and a remedy if the machine has less."""
     each = before.rss_bytes if before and before.rss_bytes else cells.memory(plan)
-    if not each:
+    if not each or plan.deployed:
         return []
     servers = len(plan.variants) if plan.duels else 1
     how = "as in earlier runs here" if before and before.rss_bytes else "a rough guess"

@@ -44,7 +44,7 @@ def duration(sections: Mapping[str, Any], experiment: TsbsExperiment, variants: 
     load_s = workload.samples / min(databases()[name].load_samples_s for name in used)
     solo_s = SOLO_FIXED_S + settle_s + load_s
     alone_s = 0.0
-    if experiment.loads_in_turn:
+    if experiment.loads_in_turn or experiment.deployed:
         solo_s = 0
         if workload.alone:
             alone_s = SOLO_FIXED_S + settle_s + workload.alone.samples / workload.samples * load_s

@@ -85,7 +85,8 @@ class TsbsPlanned(Planned):
                 "windowed": tuple(_windowed(experiment, queried, used)) if experiment.upgrades else (),
             }
         counters = experiment.duel.counters or ("duel" if experiment.queries.cache == "as-loaded" else "type")
-        all_data = {"load": True, "load_s": None} if experiment.loads_in_turn else {}
+        in_each = experiment.loads_in_turn and not experiment.deployed
+        all_data = {"load": True, "load_s": None} if in_each else {}
         return {
             "tsbs": planned.Tsbs(version=TSBS_VERSION),
             "targets": targets,
@@ -132,7 +133,10 @@ class TsbsPlanned(Planned):
         loads = [load for cell in plan.cells if (load := plan.at(cell.name).workload)]
         samples, hosts = (_range(getattr(load, name) for load in loads) for name in ("samples", "scale"))
         exchanges = f"{duel.seconds:g} s of exchanges a type in {number_of(duel.sittings, 'sitting')}"
-        if plan.loads_in_turn:
+        if plan.deployed:
+            loaded = "all data in batches once, then " if plan.design.load == "duel" else "nothing is loaded; "
+            block = f"servers that run already, in turn: {loaded}{exchanges}"
+        elif plan.loads_in_turn:
             sittings = number_of(duel.load_sittings, "sitting")
             block = f"side by side: all data in batches of {workload.batch_size:,} lines in {sittings}, {exchanges}"
         else:
@@ -318,6 +322,7 @@ def _estimate(
     samples = lines * workload.samples // workload.lines
     # The directories of all variants are kept for the parts after the solo parts.
     directories = variants if experiment.duel.enabled or experiment.mixed or experiment.capacity else 1
+    directories *= not experiment.deployed
     # Of an upgrade: the data that the baseline leaves, and for each variant a copy, with as much data again in it.
     windows, source = (2, 1) if experiment.upgrades else (1, 0)
     queries = count * len(experiment.queries.types)

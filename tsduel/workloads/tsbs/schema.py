@@ -10,7 +10,7 @@ from tsduel.core import sections
 from tsduel.core.metrics import METRICS
 from tsduel.core.wording import allowed
 from tsduel.targets import Database, databases
-from tsduel.workloads import experiment
+from tsduel.workloads import deployments, experiment
 from tsduel.workloads.own import asked as own
 from tsduel.workloads.own import dump
 from tsduel.workloads.tsbs import queries as tsbs_queries
@@ -97,7 +97,7 @@ class TsbsExperiment(experiment.Experiment):
         for check in (name for name in vars(TsbsExperiment) if name.startswith("_refuse_")):
             for sentence in getattr(found, check)():
                 raise ValueError(sentence)
-        return found
+        return found.model_copy(update=deployments.settled(found)) if found.deployed else found
 
     def _with_dump(self) -> Self:
         """Take the window of the user's data."""
@@ -134,6 +134,11 @@ class TsbsExperiment(experiment.Experiment):
         if self.mixed and not self.mixed.queries and self.queries.rules:
             changed["mixed"] = self.mixed.model_copy(update={"queries": own.rate(asked)})
         return self.model_copy(update=changed)
+
+    @property
+    def deployed(self) -> bool:
+        """Whether the servers run already."""
+        return any(part.url for variant in self.variants.values() for part in variant.parts)
 
     @property
     def upgrades(self) -> bool:
@@ -178,6 +183,22 @@ class TsbsExperiment(experiment.Experiment):
                 "hosts: components are not started on hosts of their own any more: start them there by your own means, "
                 "and name them: `variants: baseline: {url: http://HOST:PORT}` (docs/deployments.md)"
             )
+
+    def _refuse_deployments(self) -> Iterator[str]:
+        against = {
+            "queries.solo: true": self.queries.solo,
+            "queries.cache": self.queries.cache not in {"as-loaded", "warm"},
+            "duel.enabled: false": not self.duel.enabled,
+            "duel.load": self.duel.load,
+            "workload.solo_scale": self.workload.solo_scale is not None,
+            "design.start_from: baseline": self.upgrades,
+            "mixed": self.mixed is not None,
+            "capacity": self.capacity is not None,
+            "profile": bool(self.profile),
+            "host.pin": not isinstance(self.host.pin, str),
+        }
+        urls = [part.url for variant in self.variants.values() for part in variant.parts]
+        yield from deployments.refused(urls, against)
 
     def _refuse_upgrade(self) -> Iterator[str]:
         other = self.queries.solo or self.duel.load or self.mixed or self.capacity or self.matrix

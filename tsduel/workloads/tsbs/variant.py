@@ -52,7 +52,7 @@ class TsbsVariant(experiment.Variant):
         database = databases()[self.target]
         if self.components and (other := self.model_fields_set - {"target", "components"}):
             raise ValueError(f"either `components:` or `{min(other)}:`, which is of the short form")
-        of_component = {"role", "replicas", "flags", "env", "files"} & self.model_fields_set
+        of_component = {"role", "replicas", "flags", "env", "files", "url"} & self.model_fields_set
         if of_component and not (self.components or database.main):
             raise ValueError(
                 f"{min(of_component)}: {self.target} has several components; say in `components:` whose it is"
@@ -69,7 +69,7 @@ class TsbsVariant(experiment.Variant):
             if part.replicas > 1 and part.role not in database.replicated:
                 allowed = ", ".join(database.replicated) or "none"
                 raise ValueError(f"replicas: of {part.role} {self.target} has one; allowed for: {allowed}")
-        for role in database.required:
+        for role in database.required if not any(part.url for part in several) else ():
             if role not in given:
                 raise ValueError(f"components: {role!r} is missing, and without it there is no {self.target}")
         return self

@@ -1,0 +1,138 @@
+package block
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"tsduel/host/proc"
+	"tsduel/host/record"
+	"tsduel/host/scrape"
+)
+
+// A deployment is a variant whose servers run already. It is asked; nothing of it is started, stopped, wiped or held.
+// What it uses is what its own counters say.
+
+const (
+	cpuCounter, rssCounter = "process_cpu_seconds_total", "process_resident_memory_bytes"
+	startCounter           = "process_start_time_seconds"
+)
+
+// connect finds the addresses of a deployment, and which of its processes can be known.
+func (v *variant) connect(ctx context.Context) error {
+	for _, c := range slices.Backward(v.Components) {
+		at, err := url.Parse(c.URL)
+		if err != nil {
+			return err
+		}
+		s := v.server(c)
+		s.address = at.Hostname()
+		if strings.Contains(s.address, ":") {
+			s.address = "[" + s.address + "]"
+		}
+		if at.User != nil { // the adapter puts it before the host of every URL
+			s.address = at.User.String() + "@" + s.address
+		}
+		if _, err := fmt.Sscan(cmp.Or(at.Port(), "80"), &s.port); err != nil {
+			return err
+		}
+		v.servers = slices.Insert(v.servers, 0, s)
+	}
+	for _, s := range v.servers {
+		if err := s.findAddresses(ctx); err != nil {
+			return err
+		}
+		if at, _ := url.Parse(s.component.URL); strings.Trim(at.Path, "/") != "" && s.queries != "" { // a proxy's, or a tenant's
+			s.queries = s.component.URL
+			s.writes = s.queries
+		}
+		text, unread := s.fresh(ctx)
+		if unread != nil {
+			v.note(v.Name, "", fmt.Sprintf("what its %s uses is not known: %v", s.role, unread))
+		}
+		for _, name := range []string{cpuCounter, rssCounter} {
+			if value, err := ofProcess(text, name); err != nil {
+				return err
+			} else if value < 0 && unread == nil {
+				v.note(v.Name, "", fmt.Sprintf("what its %s uses is not known: %s is not in its /metrics", s.role, name))
+			}
+		}
+		began, err := ofProcess(text, startCounter)
+		if s.began = began; ctx.Err() != nil || err != nil {
+			return cmp.Or(ctx.Err(), err)
+		}
+	}
+	if v.url() == "" {
+		return fmt.Errorf("%s/endpoints names no address for queries of %s", v.Target, v.Name)
+	}
+	return nil
+}
+
+// ofProcess is a counter of a process; -1 if it has none.
+func ofProcess(text []byte, name string) (float64, error) {
+	value, found, err := scrape.Sum(text, record.Counter{Name: name})
+	if !found {
+		value = -1
+	}
+	return value, err
+}
+
+// fresh are the counters of a deployment, not so soon after the last ones that it would repeat them.
+func (s *server) fresh(ctx context.Context) ([]byte, error) {
+	if err := record.Sleep(ctx, time.Until(s.read.Add(scrape.CacheAge))); err != nil {
+		return nil, err
+	}
+	text, err := s.counters(ctx)
+	s.read = time.Now()
+	return text, err
+}
+
+// says is what a deployment's counters say of its process; -1 is unknown.
+func (s *server) says() (c proc.Counters, err error) {
+	text, _ := s.fresh(context.Background()) // without an answer nothing is known
+	cpu, wrong := ofProcess(text, cpuCounter)
+	rss, also := ofProcess(text, rssCounter)
+	c = proc.Counters{CPU: record.Seconds(cpu), RSS: int64(rss), PeakRSS: -1, StorageRead: -1, StorageWritten: -1}
+	return c, cmp.Or(wrong, also)
+}
+
+// sameStart checks that the processes of a deployment are those that it had when it was connected to.
+func (v *variant) sameStart(ctx context.Context) error {
+	for _, s := range v.servers {
+		text, _ := s.fresh(ctx)
+		began, err := ofProcess(text, startCounter)
+		if err != nil || ctx.Err() != nil {
+			return cmp.Or(ctx.Err(), err)
+		}
+		if s.began < 0 || began < 0 {
+			continue
+		}
+		if err := v.equal("same_process", int64(s.began), int64(began), "the %s was started again while it was asked (%s is "+
+			"%.0f and was %.0f)", s.role, startCounter, began, s.began); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mustBeEmpty refuses to load into a deployment that has data, or of which that is not known.
+func (v *variant) mustBeEmpty(counters []byte) error {
+	const remedy = "leave out design.load: duel, and ask what is there"
+	counter, has := v.target.Counters["rows_kept"]
+	rows, found, err := scrape.Sum(counters, counter)
+	switch {
+	case err != nil:
+		return err
+	case !has || !found:
+		return record.UserError("whether %s is empty is not known (no counter of its /metrics says so), and nothing is written "+
+			"to a server that may have data: %s", v.Name, remedy)
+	case rows > 0:
+		return record.UserError("%s has %.0f rows already, and nothing is written to a server that has data: %s", v.Name, rows,
+			remedy)
+	}
+	return nil
+}
