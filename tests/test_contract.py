@@ -33,8 +33,8 @@ def test_another_type_of_a_field_of_a_block_is_another_one_here(monkeypatch, tmp
     host = shutil.copytree(contract.HOST, tmp_path / "record")
     monkeypatch.setattr(contract, "HOST", host)
     text = (host / "block.go").read_text()
-    (host / "block.go").write_text(text.replace("TimedS      float64  ", "TimedS      []*Client"))
-    assert "    timed_s: tuple[Client | None, ...] = ()\n" in contract.record_module()
+    (host / "block.go").write_text(text.replace("TimedS      float64  ", "TimedS      []*Failure"))
+    assert "    timed_s: tuple[Failure | None, ...] = ()\n" in contract.record_module()
     (host / "block.go").write_text(text.replace('`json:"timed_s"`', ""))
     with pytest.raises(ValueError, match=r"Block: '\\tTimedS .*' is not understood"):
         contract.record_module()

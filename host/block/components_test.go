@@ -58,7 +58,7 @@ func TestComponentsAreOneVariant(t *testing.T) {
 func TestPortsAreGivenOnce(t *testing.T) {
 	l := &layout{plan: &record.Plan{Host: record.HostSettings{Port: 21000}}, seats: map[int]*seat{}}
 	taken := l.takeSeat()
-	first := &server{role: "vmstorage", ports: map[string]int{}}
+	first := &server{role: "vmstorage", address: "127.0.0.1", ports: map[string]int{}}
 	first.port = must(l.freePort(taken))
 	first.ports["vm-insert"] = must(l.freePort(taken))
 	if next := must(l.freePort(l.takeSeat())); next == first.port || next == first.ports["vm-insert"] ||

@@ -23,7 +23,7 @@ const (
 )
 
 // connect finds the addresses of a deployment, and which of its processes can be known.
-func (v *variant) connect(ctx context.Context) error {
+func connect(ctx context.Context, v *variant) error {
 	for _, c := range slices.Backward(v.Components) {
 		at, err := url.Parse(c.URL)
 		if err != nil {
@@ -46,7 +46,8 @@ func (v *variant) connect(ctx context.Context) error {
 		if err := s.findAddresses(ctx); err != nil {
 			return err
 		}
-		if at, _ := url.Parse(s.component.URL); strings.Trim(at.Path, "/") != "" && s.queries != "" { // a proxy's, or a tenant's
+		at, _ := url.Parse(s.component.URL)
+		if strings.Trim(at.Path, "/") != "" && s.queries != "" { // a proxy's, or a tenant's
 			s.queries = s.component.URL
 			s.writes = s.queries
 		}
@@ -91,6 +92,16 @@ func (s *server) fresh(ctx context.Context) ([]byte, error) {
 	return text, err
 }
 
+func (s *server) deployed() bool { return s.component.URL != "" }
+
+// ended is never the end of a deployment, which only its answers show.
+func (s *server) ended() <-chan struct{} {
+	if s.deployed() {
+		return nil
+	}
+	return s.process.Ended()
+}
+
 // says is what a deployment's counters say of its process; -1 is unknown.
 func (s *server) says() (c proc.Counters, err error) {
 	text, _ := s.fresh(context.Background()) // without an answer nothing is known
@@ -101,8 +112,8 @@ func (s *server) says() (c proc.Counters, err error) {
 }
 
 // sameStart checks that the processes of a deployment are those that it had when it was connected to.
-func (v *variant) sameStart(ctx context.Context) error {
-	for _, s := range v.servers {
+func (all servers) sameStart(ctx context.Context) error {
+	for _, s := range all {
 		text, _ := s.fresh(ctx)
 		began, err := ofProcess(text, startCounter)
 		if err != nil || ctx.Err() != nil {
@@ -111,7 +122,7 @@ func (v *variant) sameStart(ctx context.Context) error {
 		if s.began < 0 || began < 0 {
 			continue
 		}
-		if err := v.equal("same_process", int64(s.began), int64(began), "the %s was started again while it was asked (%s is "+
+		if err := s.variant.equal("same_process", int64(s.began), int64(began), "the %s was started again while it was asked (%s is "+
 			"%.0f and was %.0f)", s.role, startCounter, began, s.began); err != nil {
 			return err
 		}
@@ -120,7 +131,7 @@ func (v *variant) sameStart(ctx context.Context) error {
 }
 
 // mustBeEmpty refuses to load into a deployment that has data, or of which that is not known.
-func (v *variant) mustBeEmpty(counters []byte) error {
+func mustBeEmpty(v *variant, counters []byte) error {
 	const remedy = "leave out design.load: duel, and ask what is there"
 	counter, has := v.target.Counters["rows_kept"]
 	rows, found, err := scrape.Sum(counters, counter)

@@ -36,7 +36,7 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 			if !i.Plan.Deployed() {
 				return nil
 			}
-			return i.all(func(v *variant) error { return v.mustBeEmpty(i.bodies[v.Name]) })
+			return i.all(func(v *variant) error { return mustBeEmpty(v, i.bodies[v.Name]) })
 		},
 		func() error {
 			job, err := i.job()

@@ -55,7 +55,7 @@ func (f *frame) begin(variant, part, phase, queryType string) *span {
 // listen reads the machine's counters, and those of servers, just before the timed work; over reads them after it.
 func (s *span) listen(servers ...*server) {
 	for _, one := range servers {
-		if one.process != nil {
+		if !one.deployed() {
 			s.pids = append(s.pids, one.pid)
 		}
 	}

@@ -187,18 +187,10 @@ func (s *server) findAddresses(ctx context.Context) error {
 }
 
 func (s *server) kernel() (proc.Counters, error) {
-	if s.process == nil {
+	if s.deployed() {
 		return s.says()
 	}
 	return proc.Read(s.pid)
-}
-
-// ended is never the end of a deployment, which only its answers show.
-func (s *server) ended() <-chan struct{} {
-	if s.process == nil {
-		return nil
-	}
-	return s.process.Ended()
 }
 
 // counters are the server's own: the text of /metrics, or the answer of its adapter. Of too much of it died tells.
@@ -298,7 +290,7 @@ func (all servers) died() error {
 		if flood := s.flood.Load(); flood != nil {
 			return flood
 		}
-		if s.process != nil && s.process.HasEnded() {
+		if !s.deployed() && s.process.HasEnded() {
 			return faultf("the %s (pid %d) died: %s%s", s.role, s.process.Pid, lastWords(s), s.variant.outOfMemory())
 		}
 	}
@@ -308,7 +300,7 @@ func (all servers) died() error {
 // blameServer blames a server that has died. After a client fails, it waits up to 1 s for a server to exit.
 func (all servers) blameServer(ctx context.Context, clientCode int) error {
 	for _, s := range all {
-		if clientCode == 0 || s.process == nil {
+		if clientCode == 0 || s.deployed() {
 			break
 		}
 		select {
@@ -326,7 +318,7 @@ func (all servers) noAnswer(ctx context.Context, failure string) error {
 	if err := all.blameServer(ctx, 1); err != nil {
 		return err
 	}
-	if s := all.queryServer(); s.process != nil {
+	if s := all.queryServer(); !s.deployed() {
 		failure += "; " + lastWords(s)
 	}
 	return faultf("%s", failure)
@@ -358,7 +350,7 @@ func (all servers) sameProcess() error {
 func (all servers) cpu() (usage, error) {
 	by := usage{}
 	for _, s := range all {
-		if s.process == nil {
+		if s.deployed() {
 			c, err := s.says()
 			if err != nil {
 				return nil, err

@@ -106,7 +106,7 @@ func (s *sitting) start(ctx context.Context) error {
 	defer phase.close(0, 0)
 	if s.Plan.Deployed() {
 		return s.steps(
-			func() error { return s.all(func(v *variant) error { return v.connect(ctx) }) },
+			func() error { return s.all(func(v *variant) error { return connect(ctx, v) }) },
 			func() error { return s.readCounters(ctx) },
 			func() error { return takeTurns(s) },
 		)

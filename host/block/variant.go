@@ -161,7 +161,7 @@ func (v *variant) shutdown(ctx context.Context) (seconds float64, err error) {
 // close gives up a variant's servers and snapshots. kill: servers may run, and their data are not needed.
 func (v *variant) close(kill bool) (err error) {
 	for _, s := range v.servers {
-		if kill && err == nil && s.process != nil {
+		if kill && err == nil && !s.deployed() {
 			err = s.process.Kill()
 		}
 		err = errors.Join(err, s.maskLog())

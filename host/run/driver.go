@@ -33,18 +33,18 @@ type Share struct {
 }
 
 type driver struct {
-	record.Spec // what is the same for all blocks
-	share       Share
-	rows        []record.BlockRow     // of this host
-	lost        []record.BlockRow     // the rows of share.Lost
-	blocks      map[int]*record.Block // the published ones, by number
-	report      *record.NoiseReport
-	kind        Kind
-	method      record.Method
-	failed      int          // number of failed blocks
-	stopping    bool         // a stop after a block was requested
-	where       atomic.Value // a string, " in block N", for a defect
-	locks       []*os.File   // nil until this run has the machine and the cache; held to the end
+	host
+	share    Share
+	rows     []record.BlockRow     // of this host
+	lost     []record.BlockRow     // the rows of share.Lost
+	blocks   map[int]*record.Block // the published ones, by number
+	report   *record.NoiseReport
+	kind     Kind
+	method   record.Method
+	failed   int          // number of failed blocks
+	stopping bool         // a stop after a block was requested
+	where    atomic.Value // a string, " in block N", for a defect
+	locks    []*os.File   // nil until this run has the machine and the cache; held to the end
 }
 
 // realPath follows the links in a path, so that a run has one name in locks.
@@ -344,14 +344,14 @@ func (d *driver) leave(ctx context.Context, err error) int {
 	return code
 }
 
-func (d *driver) raw(name string) string { return filepath.Join(d.Raw, name) }
+func (h *host) raw(name string) string { return filepath.Join(h.Raw, name) }
 
-func (d *driver) note(text string) {
-	d.Events.Log("INFO", text)
+func (h *host) note(text string) {
+	h.Events.Log("INFO", text)
 	fmt.Fprintln(os.Stderr, text)
 }
 
-func (d *driver) tell(text string) { d.Events.Emit("note", record.Fields{"message": text}) }
+func (h *host) tell(text string) { h.Events.Emit("note", record.Fields{"message": text}) }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

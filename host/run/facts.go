@@ -14,23 +14,26 @@ import (
 	"tsduel/host/record"
 )
 
+// host is this machine in a run, with what is the same for all blocks.
+type host struct{ record.Spec }
+
 // checkHost refuses a run for which this host is not ready, and reads where the programs are.
-func (d *driver) checkHost() (err error) {
+func (h *host) checkHost() (err error) {
 	for _, name := range []string{"data", "bench"} {
-		if why := record.WhyNotOurs(filepath.Join(d.Scratch, name)); why != "" {
+		if why := record.WhyNotOurs(filepath.Join(h.Scratch, name)); why != "" {
 			return record.UserError("%s", why)
 		}
 	}
-	if d.Builds, err = record.LoadBuilds(d.RunDir, d.Plan); err != nil {
+	if h.Builds, err = record.LoadBuilds(h.RunDir, h.Plan); err != nil {
 		return err
 	}
 	// Data and queries are counted when they are generated.
-	free, _ := record.IsFull(d.Scratch)
-	needed := d.Plan.Estimate.ResultsBytes + d.Plan.Estimate.DatabaseBytes
-	free += record.UsedBytes(filepath.Join(d.Scratch, "data")) // an interrupted block left it; the next one wipes it
+	free, _ := record.IsFull(h.Scratch)
+	needed := h.Plan.Estimate.ResultsBytes + h.Plan.Estimate.DatabaseBytes
+	free += record.UsedBytes(filepath.Join(h.Scratch, "data")) // an interrupted block left it; the next one wipes it
 	if free < needed {
 		return record.UserError("%d MiB are free in %s, and the database and the results need about %d MiB: "+
-			"free some, or point TSDUEL_CACHE to a larger disk", free>>20, d.Scratch, needed>>20)
+			"free some, or point TSDUEL_CACHE to a larger disk", free>>20, h.Scratch, needed>>20)
 	}
 	return nil
 }
@@ -59,8 +62,8 @@ const memoryDiffers = 0.01
 
 // writeFacts writes raw/HOST.json. A run that has blocks must go on on the same machine: its blocks cannot be
 // compared with those of another machine. A new kernel, boot or environment is only told.
-func (d *driver) writeFacts(now *record.Facts, hasBlocks bool) error {
-	path := record.RawDir(d.RunDir, now.Host) + ".json"
+func (h *host) writeFacts(now *record.Facts, hasBlocks bool) error {
+	path := record.RawDir(h.RunDir, now.Host) + ".json"
 	var before record.Facts
 	switch err := record.ReadJSON(path, &before); {
 	case !hasBlocks || os.IsNotExist(err) || record.IsCutShort(err):
@@ -99,7 +102,7 @@ func (d *driver) writeFacts(now *record.Facts, hasBlocks bool) error {
 	compare("the kernel", before.Kernel, now.Kernel)
 	compare("its start (boot id)", before.BootID, now.BootID)
 	if len(changed) > 0 {
-		d.tell(fmt.Sprintf("%s has changed %s since the last blocks of this run; it goes on",
+		h.tell(fmt.Sprintf("%s has changed %s since the last blocks of this run; it goes on",
 			now.Host, strings.Join(changed, ", ")))
 	}
 	return record.WriteJSON(path, now)
@@ -114,29 +117,29 @@ func cpus(list []int) string {
 
 // blameFullDisk blames the variant of a failed block if its files are larger than estimated. If they are not
 // and a disk is full, it returns an error: the block is run again when there is room.
-func (d *driver) blameFullDisk(b *record.Block) error {
-	data := filepath.Join(d.Scratch, "data")
+func (h *host) blameFullDisk(b *record.Block) error {
+	data := filepath.Join(h.Scratch, "data")
 	used := record.UsedBytes(data)
-	if _, full := record.IsFull(d.Scratch); !full || used <= d.Plan.Estimate.DatabaseBytes {
-		return d.whyFull()
+	if _, full := record.IsFull(h.Scratch); !full || used <= h.Plan.Estimate.DatabaseBytes {
+		return h.whyFull()
 	}
 	b.Failures[0].Message += fmt.Sprintf("; the disk of %s is full: its files take %d MiB, and %d were expected",
-		d.Scratch, used>>20, d.Plan.Estimate.DatabaseBytes>>20)
+		h.Scratch, used>>20, h.Plan.Estimate.DatabaseBytes>>20)
 	return record.Wipe(data) // makes room for the record of the block
 }
 
-func (d *driver) whyFull() error {
-	for _, dir := range []string{d.raw(""), d.Scratch} {
+func (h *host) whyFull() error {
+	for _, dir := range []string{h.raw(""), h.Scratch} {
 		free, full := record.IsFull(dir)
 		if !full {
 			continue
 		}
 		remedy := "free some there"
-		if dir == d.Scratch {
+		if dir == h.Scratch {
 			remedy += ", or point TSDUEL_CACHE to a larger disk"
 		}
 		return record.UserError("the disk of %s is full (%d MiB are free): %s; no finished block is lost. "+
-			"To go on: make %s RUN=%s", dir, free>>20, remedy, d.Plan.Kind, filepath.Base(d.RunDir))
+			"To go on: make %s RUN=%s", dir, free>>20, remedy, h.Plan.Kind, filepath.Base(h.RunDir))
 	}
 	return nil
 }

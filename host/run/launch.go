@@ -31,7 +31,8 @@ func (d *Detached) launch() error {
 		return c
 	}
 	// Through a shell: where SELinux is enforcing, systemd may not execute what lies in /var/tmp or a home.
-	argv := append([]string{"/bin/sh", "-c", `exec "$0" "$@"`, program, "detached", "rounds", d.runDir, d.cache}, d.share...)
+	argv := []string{"/bin/sh", "-c", `exec "$0" "$@"`, program, "detached", "rounds", d.runDir, d.cache}
+	argv = append(argv, d.share...)
 	// OOMPolicy: when the kernel kills a server for its memory, the block fails, and the run must go on.
 	unit := []string{"systemd-run", "--quiet", "--collect",
 		"--unit=tsduel-" + filepath.Base(d.runDir),

@@ -76,9 +76,9 @@ func (d *driver) methodNow() (record.Method, error) {
 }
 
 // adapters returns the files of scripts/targets and of what they share, sorted.
-func (d *driver) adapters() (files []string) {
+func (h *host) adapters() (files []string) {
 	for _, part := range []string{"lib", "targets"} {
-		dir := filepath.Join(record.Project(d.RunDir), "scripts", part)
+		dir := filepath.Join(record.Project(h.RunDir), "scripts", part)
 		_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error { // a missing one has none
 			if err == nil && entry.Type().IsRegular() {
 				files = append(files, path)

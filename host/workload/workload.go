@@ -161,7 +161,9 @@ func jobsIn(whole *record.Plan, cache string) (jobs []*job) {
 		jobs = append(jobs, &j)
 	}
 	for i, key := range plan.Data {
-		add(key, "data.zst", plan.Lines, plan.Samples, job{start: plan.Start, end: plan.End})
+		if !whole.Deployed() || whole.Design.Load == record.InDuel { // else nobody loads them
+			add(key, "data.zst", plan.Lines, plan.Samples, job{start: plan.Start, end: plan.End})
+		}
 		if i == 0 {
 			jobs = append(jobs, queriesOf(whole, filepath.Join(cache, "workload", key.Key, "queries"))...)
 		}

@@ -236,6 +236,11 @@ class Plan(Part):
         return bool(self.variants[0].server.url)
 
     @property
+    def loads(self) -> bool:
+        """Whether anything is loaded: into servers that run already only if the experiment says so."""
+        return self.design.load == "duel" or not self.deployed
+
+    @property
     def crosses(self) -> bool:
         """Whether different databases are compared."""
         return len({variant.target for variant in self.variants}) > 1

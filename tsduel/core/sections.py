@@ -49,10 +49,7 @@ class Part(BaseModel):
 
 
 class ComponentAsked(Part):
-    """Where the program of a process comes from, and how it is started, in a directory with `files` (name -> text).
-
-    `url`: the process runs already, and is neither built nor started.
-    """
+    """Where a process's program comes from, how it is started, with `files` (name -> text); with `url` it runs already."""
 
     role: str = "server"
     source: Source = "module"

@@ -207,7 +207,7 @@ def _binary(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
 
 
 def _url(_: Program, __: str, asked: ComponentAsked) -> dict[str, str]:
-    return {"label": deployments.label(asked.url)}
+    return {"source": "url", "label": deployments.label(asked.url)}
 
 
 FOUND = {"module": _module, "git": _git, "path": _path, "binary": _binary, "url": _url}
@@ -221,7 +221,7 @@ def resolve(program: Program, variant: str, asked: ComponentAsked) -> Component:
     """
     fields: dict[str, Any] = {name: getattr(asked, name) for name in ComponentAsked.model_fields}
     fields |= {name: absolute_location(fields[name]) for name in ("repo", "path") if fields[name]}
-    fields |= FOUND[asked.source](program, variant, asked)
+    fields |= FOUND["url" if asked.url else asked.source](program, variant, asked)
     return Component(program=program.name, **fields)
 
 

@@ -1,14 +1,18 @@
 """Servers that run already: their URLs, and what of an experiment goes with them."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-def checked(url: str) -> str:
-    """Return a URL that clients can use; a ValueError says what is wrong, without what may be a secret in it."""
+def checked(url: str, given: Collection[str]) -> None:
+    """Raise a ValueError if a URL is none that clients can use, or the ``given`` keys have no effect beside it."""
+    if without := {"source", "ref", "repo", "path", "go", "flags", "env", "files", "replicas"} & set(given):
+        raise ValueError(
+            f"{min(without)}: what has a `url:` runs already, and is neither built nor started: leave it out"
+        )
     parts = urlsplit(url)
     try:
         is_whole = bool(parts.hostname) and parts.port != 0
@@ -20,7 +24,6 @@ def checked(url: str) -> str:
         raise ValueError(
             f"url: {parts.scheme} is not spoken to servers: give their address behind what ends TLS, as http://HOST:PORT"
         )
-    return url
 
 
 def label(url: str) -> str:

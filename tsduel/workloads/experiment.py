@@ -14,9 +14,9 @@ from tsduel.places.k8s.settings import K8s
 from tsduel.targets.database import MOST_REPLICAS
 from tsduel.workloads import deployments
 
-REVISION = ("ref", "repo", "path", "url")
-# The fields that each source needs; any other of them would have no effect.
-_NEEDED = {"module": {"ref"}, "git": {"repo", "ref"}, "path": {"path"}, "binary": {"path"}, "url": {"url"}}
+REVISION = ("ref", "repo", "path")
+# The fields that each source needs; any other of the three would have no effect.
+_NEEDED = {"module": {"ref"}, "git": {"repo", "ref"}, "path": {"path"}, "binary": {"path"}}
 _Named = TypeVar("_Named", bound=Mapping[str, object])
 
 
@@ -42,19 +42,13 @@ class Component(ComponentAsked):
     )
     _env_names = field_validator("env")(names(r"[A-Za-z_][A-Za-z0-9_]*", " is not a name of an environment variable"))
 
-    @model_validator(mode="before")
-    @classmethod
-    def _runs_already(cls, data: object) -> object:
-        return {"source": "url", **data} if isinstance(data, dict) and data.get("url") else data
-
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if not self.is_plain:
             return self
-        if self.source == "url" and (started := {"flags", "env", "files", "go", "replicas"} & self.model_fields_set):
-            raise ValueError(f"{min(started)}: nothing that has a `url:` is started here: leave it out")
         if self.url:
-            deployments.checked(self.url)
+            deployments.checked(self.url, self.model_fields_set)
+            return self
         if why := gobuild.why_not(self.env, self.source):
             raise ValueError(why)
         for field in REVISION:

@@ -76,7 +76,7 @@ def duration(sections: Mapping[str, Any], experiment: TsbsExperiment, variants: 
     made = len(rates) * query_count / GENERATED_QUERIES_S
     lines = workload.lines + sum(part.lines for part in (sections["mixed"], workload.continued, workload.alone) if part)
     files = (lines / GENERATED_LINES_S.get(data.format, GENERATED_LINES_S[""]) for data in workload.data)
-    workload_s = math.ceil(sum(files) + made)
+    workload_s = math.ceil(experiment.loads * sum(files) + made)
     total = PREPARE_S + workload_s + first + (experiment.design.planned - 1) * later + variants * alone_s
     if experiment.profile:
         total += later + PROFILE_S

@@ -76,7 +76,7 @@ class TsbsPlanned(Planned):
         queried = _shape(work) | {"count": count} | ({"alike": True} if alike else {})
         if is_own(experiment.queries):
             mine = own_types.planned_types(
-                experiment.queries, work, used[0].target, count, upgrades=experiment.upgrades
+                experiment.queries, work, used[0].target, count, upgrades=experiment.upgrades, known=experiment.loads
             )
         else:
             types = enumerate(experiment.queries.types)
@@ -330,7 +330,8 @@ def _estimate(
     queues = roles & {role for database in used for role in database.target.queues}
     queued = QUEUED_BYTES * samples if queues else 0
     return planned.Estimate(
-        data_bytes=(windows * lines + (large.lines if large else 0))
+        data_bytes=experiment.loads
+        * (windows * lines + (large.lines if large else 0))
         * sum(_of(DATA_BYTES_A_LINE, database.target.data_format) for database in used),
         query_bytes=(2 * windows - 1) * queries * sum(_of(QUERY_BYTES, d.target.query_form) for d in used),
         database_bytes=max(

@@ -128,7 +128,7 @@ class TsbsExperiment(experiment.Experiment):
             return self
         if len(self._databases) > 1:
             raise ValueError("queries: your own are in one database's language: compare versions of one database")
-        data = own.data_of(self.workload, self._databases[0].target)
+        data = own.data_of(self.workload, self._databases[0].target, known=self.loads)
         asked = own.settled(self.queries, data)
         changed: dict[str, Any] = {"queries": self.queries.model_copy(update={"types": own.names(asked)})}
         if self.mixed and not self.mixed.queries and self.queries.rules:
@@ -139,6 +139,11 @@ class TsbsExperiment(experiment.Experiment):
     def deployed(self) -> bool:
         """Whether the servers run already."""
         return any(part.url for variant in self.variants.values() for part in variant.parts)
+
+    @property
+    def loads(self) -> bool:
+        """Whether anything is loaded: into servers that run already only if the experiment says so."""
+        return self.loads_in_turn or not self.deployed
 
     @property
     def upgrades(self) -> bool:
@@ -226,7 +231,7 @@ class TsbsExperiment(experiment.Experiment):
                 )
 
     def _refuse_blocks(self) -> Iterator[str]:
-        for database in self._databases:
+        for database in self._databases if self.loads else ():
             yield from self._late_samples(database)
         if self.queries.solo and self.queries.count is None and self.design.warmup_blocks == 0:
             yield (
