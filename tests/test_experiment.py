@@ -117,7 +117,7 @@ VALUES = [
     ("host.pin", {"server": [0], "client": [0]}, "CPU 0 is given to the servers and to the client"),
     ("variants", {"baseline": {"ref": "v1"}}, "variants: `candidate` is needed (CANDIDATE=v1.2.3)"),
     ("variants", with_sides(target="mysql"), "variants.baseline.target: unknown database; allowed: "),
-    ("variants", with_sides(source="svn"), "variants.baseline.source: input should be 'module', 'git', 'path' or"),
+    ("variants", with_sides(source="svn"), "variants.baseline.source: input should be 'module', 'git', 'path', "),
     ("variants", with_sides(source="git"), "variants.baseline: source git needs `repo:`"),
     ("variants", with_sides(source="path", path="x"), "variants.baseline: source path has no use for `ref:`"),
     ("variants", with_sides(repo="x"), "variants.baseline: source module has no use for `repo:`"),
@@ -153,14 +153,6 @@ SECTIONS = [
     (
         {"variants": PROMETHEUS, "workload": {"workers": 1}, "design": {"load": "duel"}},
         "design.load: duel: this database does not take lines over HTTP",
-    ),
-    (
-        {
-            "workload": {"scale": 4, "solo_scale": 9},
-            "design": {"load": "duel"},
-            "hosts": ["client"] * 2 + ["server"],
-        },
-        "workload.solo_scale: 2 clients load a part of the simulated hosts each, and 9 cannot be shared evenly",
     ),
     ({"workload": {"tenants": 2}}, "workload.tenants: victoriametrics has no tenants; allowed: 1"),
     (

@@ -122,8 +122,9 @@ func (all servers) sameStart(ctx context.Context) error {
 		if s.began < 0 || began < 0 {
 			continue
 		}
-		if err := s.variant.equal("same_process", int64(s.began), int64(began), "the %s was started again while it was asked (%s is "+
-			"%.0f and was %.0f)", s.role, startCounter, began, s.began); err != nil {
+		err = s.variant.equal("same_process", int64(s.began), int64(began), "the %s was started again while it was asked "+
+			"(%s is %.0f and was %.0f)", s.role, startCounter, began, s.began)
+		if err != nil {
 			return err
 		}
 	}
@@ -139,11 +140,11 @@ func mustBeEmpty(v *variant, counters []byte) error {
 	case err != nil:
 		return err
 	case !has || !found:
-		return record.UserError("whether %s is empty is not known (no counter of its /metrics says so), and nothing is written "+
-			"to a server that may have data: %s", v.Name, remedy)
+		return record.UserError("whether %s is empty is not known (no counter of its /metrics says so), and nothing is "+
+			"written to a server that may have data: %s", v.Name, remedy)
 	case rows > 0:
-		return record.UserError("%s has %.0f rows already, and nothing is written to a server that has data: %s", v.Name, rows,
-			remedy)
+		return record.UserError("%s has %.0f rows already, and nothing is written to a server that has data: %s", v.Name,
+			rows, remedy)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ class Part(BaseModel):
 
 
 class ComponentAsked(Part):
-    """Where a process's program comes from, how it is started, with `files` (name -> text); with `url` it runs already."""
+    """Where a program comes from and how it is started, with `files` (name -> text); with `url` it runs already."""
 
     role: str = "server"
     source: Source = "module"

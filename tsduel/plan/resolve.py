@@ -117,7 +117,7 @@ def resolve(
         )
     if len(fleet) > 1 and any(variant.server.url for variant in planned):
         raise UserError(
-            "url: one client asks servers that run already in turn, and several would ask them at once: one host"
+            "url: servers that run already are asked in turn, and several hosts would ask them at once: take one"
         )
     times = swept.shared(times, order.share_of_busiest(asked.design, sharing))
     settled: Any = where or LocalPlace()

@@ -49,6 +49,8 @@ class Component(ComponentAsked):
         if self.url:
             deployments.checked(self.url, self.model_fields_set)
             return self
+        if self.source == "url":
+            raise ValueError("source url needs `url:`, which is enough")
         if why := gobuild.why_not(self.env, self.source):
             raise ValueError(why)
         for field in REVISION:
