@@ -82,9 +82,9 @@ def test_several_hosts_do_not_ask_at_once():
 def test_queries_over_data_that_nobody_knows_are_asked(tmp_path):
     """No name is refused, and hosts of TSBS's are no values of a placeholder."""
     asked = tmp_path / "q.yml"
-    asked.write_text("queries:\n- {name: own, query: 'sum(rate(requests_total[5m]))', window: 1h, step: 60s}\n")
+    asked.write_text("queries:\n- {name: own, query: 'sum(rate(requests_total[5m]))', window: any 1h, step: 60s}\n")
     assert [kind.name for kind in planned(queries={"file": str(asked)}).queries.types] == ["own"]
-    asked.write_text("queries:\n- {name: own, query: 'x{host=\"{{host}}\"}', window: 1h, step: 60s}\n")
+    asked.write_text("queries:\n- {name: own, query: 'x{host=\"{{host}}\"}', window: any 1h, step: 60s}\n")
     with pytest.raises(UserError, match=r"has the placeholder .*host.* without values"):
         planned(queries={"file": str(asked)})
 
