@@ -22,8 +22,7 @@ Percent = Annotated[float, Field(gt=0, le=1000)]
 Seconds = Annotated[int, Field(ge=1)]
 Source = Literal["module", "git", "path", "binary", "url"]
 GoVersion = Annotated[str, Field(pattern=r"^(local|go1\.[0-9]+(\.[0-9]+)?)$")]
-# YAML reads `off` as false.
-OFF = BeforeValidator(lambda value: "off" if value is False else value)
+OFF = BeforeValidator(lambda value: "off" if value is False else value)  # YAML reads `off` as false
 # So that `GOGC: 50` is taken; what YAML may have changed (010, 1.10, off) has to be quoted.
 Word = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 ProfileKind = Literal["cpu", "heap", "block"]
