@@ -79,7 +79,7 @@ def test_a_whole_number_is_the_word_of_a_variable():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "capacity, design, duel, gcp, host, hosts, k8s, kind, matrix, mixed, name, noise, parameters"),
+        ("blocks", "capacity, design, duel, gcp, host, k8s, kind, matrix, mixed, name, noise, parameters"),
         ("design.block", "blocks, judged, load, max_failed_blocks, reload, seed, spare_blocks"),
         ("variants.baseline.flag", "components, env, files, flags, go, package, path, ref, replicas, repo, role"),
     ],

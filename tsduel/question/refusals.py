@@ -8,6 +8,12 @@ from pydantic import BaseModel
 
 from tsduel.core.wording import did_you_mean
 
+_GONE = {
+    "hosts": "components are not started on hosts of their own any more: start them there by your own means, and name "
+    "them: `variants: baseline: {url: http://HOST:PORT}` (docs/deployments.md)"
+}
+"""Keys of earlier versions, and what to write in their place."""
+
 
 def strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield every string of a mapping with its key, and also the keys themselves."""
@@ -27,6 +33,8 @@ def sentence(item: Any, root: type[BaseModel]) -> str:
     """Return one of pydantic's errors as a sentence with its key; `root` is the model that was validated."""
     path = [str(part) for part in item["loc"]]
     key = ".".join(path)
+    if item["type"] == "extra_forbidden" and key in _GONE:
+        return f"{key}: {_GONE[key]}"
     if item["type"] == "extra_forbidden":
         known = _keys_at(path[:-1], root)
         return f"{key}: unknown key; allowed here: {', '.join(known)}{did_you_mean(path[-1], known)}"

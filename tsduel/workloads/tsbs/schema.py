@@ -76,8 +76,6 @@ class TsbsExperiment(experiment.Experiment):
     watchdog: sections.Watchdog = sections.Watchdog()
     host: sections.Host = sections.Host()
     report: sections.Report = sections.Report()
-    # Of earlier versions: components on hosts of their own.
-    hosts: Any = None
     # In one more block after the measured ones.
     profile: tuple[sections.ProfileKind, ...] = ()
     # Values that flags, files and env of variants name, as {{ rules }} (tsduel.question.parameters).
@@ -180,13 +178,6 @@ class TsbsExperiment(experiment.Experiment):
             yield (
                 f"workload.data_kind: {self.workload.data_kind} changes lines of the Influx protocol, which not all "
                 "of these databases are loaded by; allowed: regular"
-            )
-
-    def _refuse_hosts(self) -> Iterator[str]:
-        if self.hosts is not None:
-            yield (
-                "hosts: components are not started on hosts of their own any more: start them there by your own means, "
-                "and name them: `variants: baseline: {url: http://HOST:PORT}` (docs/deployments.md)"
             )
 
     def _refuse_deployments(self) -> Iterator[str]:
