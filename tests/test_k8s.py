@@ -161,6 +161,9 @@ class TestManifests:
         """Not the metadata service of the node, nor more of its disk than twice what was estimated."""
         spec = manifests.policy(made(), "host1", {"name": "j", "uid": "u"})["spec"]
         assert (spec["policyTypes"], spec["ingress"], spec["egress"]) == (["Ingress", "Egress"], [], [])
+        # Of servers that run already the client alone is in the pod.
+        asking = manifests.policy(made(lets_out=True), "host1", {"name": "j", "uid": "u"})["spec"]
+        assert (asking["ingress"], asking["egress"]) == ([], [{}])
         pod = manifests.job(made(), "host1")["spec"]["template"]["spec"]
         sizes = [pod["containers"][0]["resources"][what]["ephemeral-storage"] for what in ("requests", "limits")]
         assert sizes == ["6G", "11G"]

@@ -88,14 +88,14 @@ def of_question(environment: Mapping[str, str]) -> Subject:
     sections, _, settings = cells.settle(kind, read.cells, len(experiment.variants))
     loads = [load for cell in settings if (load := cell.workload or sections.get("workload"))]
     sizes = [(variant.target, len(variant.parts)) for variant in experiment.variants.values()]
-    duel = sections.get("duel")
+    duel, runs_already = sections.get("duel"), getattr(experiment, "deployed", False)
     return Subject(
         name=read.source.experiment or f"make {environment.get('KIND', '')}",
         place=place.asked(read.source.knobs),
         port=getattr(experiment.host, "port", None),
         disk=sections["estimate"].model_dump(),
         data_keys=tuple(dict.fromkeys(data.key for load in loads for data in load.data)),
-        memory=max((kind.memory(load, sizes) or 0 for load in loads), default=None),
+        memory=None if runs_already else max((kind.memory(load, sizes) or 0 for load in loads), default=None),
         residents=len(experiment.variants) if duel and duel.enabled else 1,
         pin=_pin(getattr(experiment.host, "pin", "off")),
         noise=experiment.noise.model_dump(),

@@ -84,7 +84,9 @@ def started(cell: Cell, asked: AskedCell, variants: Sequence[Variant], first: As
 
 
 def memory(plan: Plan) -> int | None:
-    """Return the rough memory of one server in the largest cell in bytes; None if unknown."""
+    """Return the rough memory of one server in the largest cell in bytes; None if unknown, or nothing is started."""
+    if plan.deployed:
+        return None
     sizes = [(variant.target, len(variant.components)) for variant in plan.variants]
     each = [workload_of(plan).memory(plan.at(cell.name).workload, sizes) for cell in plan.cells]
     return max((bytes_ for bytes_ in each if bytes_ is not None), default=None)

@@ -125,7 +125,7 @@ def _disk(plan: Plan, cache: Path) -> str:
 def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
     """Return the memory of all servers that are resident at once, and a remedy if the machine has less."""
     each = before.rss_bytes if before and before.rss_bytes else cells.memory(plan)
-    if not each or plan.deployed:
+    if not each:
         return []
     servers = len(plan.variants) if plan.duels else 1
     how = "as in earlier runs here" if before and before.rss_bytes else "a rough guess"
