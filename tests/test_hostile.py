@@ -674,12 +674,12 @@ SHOWN = {
     *("plots.exports.trackers:_extra", "plots.sections.checks:_busy_client", "plots.sections.duel:_conditions"),
     *("plots.sections.method:_text", "plots.sections.method:reproduce", "plots.sections.sides:machine"),
     *("plots.sections.hosts:_settings", "tsduel.tidy.tables:_windows"),
-    *("plots.sections.sides:_unseen", "plots.sections.sides:_hosts"),
+    "plots.sections.sides:_unseen",
 }
 # These marks mean something of home: Kubernetes' API server, what is to be rented, our own files.
 HOME = {
     *(f"tsduel.places.k8s.cluster:Cluster.{name}" for name in ("find", "all", "delete", "events", "_may")),
-    *("tsduel.places.provision:main", "tsduel.plan.resolve:resolve"),
+    "tsduel.places.provision:main",
 }
 READERS = {*SAYS, *ARCHIVED, *TIDY, *EVENTS, *SHOWN, *HOME}
 

@@ -23,7 +23,7 @@ _INSTANT_REACH_S = 1800
 
 
 def planned_types(
-    queries: QuerySettings, workload: WorkloadAsked, target: Target, count: int, *, upgrades: bool, known: bool
+    queries: QuerySettings, workload: WorkloadAsked, target: Target, count: int, *, upgrades: bool, known: bool = True
 ) -> dict[str, Any]:
     """Return `types`, `windowed` and `left_out` of a plan's queries.
 
