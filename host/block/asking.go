@@ -69,8 +69,8 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 	})
 }
 
-// findsData asks, before the first block's exchanges, one query of a type that has to have data. If none of them has any
-// on any variant, the plan's window is wrong, and no block can be right.
+// findsData asks, before the first block's exchanges, one query of a type that has to have data. If none of them has
+// any on any variant, the plan's window is wrong, and no block can be right.
 func findsData(ctx context.Context, s *sitting) error {
 	var silent []string
 	for _, t := range s.Plan.Queries.Types {
