@@ -220,7 +220,7 @@ def test_every_mistake_is_told_at_once():
         (b"- name", "x.yml: an experiment is a mapping that starts with `name:`"),
         (b"", "x.yml: an experiment is a mapping that starts with `name:`"),
         (b"name: \xff\xfe", "x.yml:1: not UTF-8 at byte 6; save it as UTF-8"),
-        (b"name: a\0b", "x.yml: it has bytes of 0, "),
+        (b"name: a\0b", "x.yml:1: it has bytes of 0, "),
         (b"start: 2025-13-45", "x.yml: not YAML: "),
         (b"name: " + 500 * b"[", "x.yml: not YAML: it is nested too deeply"),
         (

@@ -139,7 +139,7 @@ BAD = {
     "r.yml": [
         ("groups:\n- name: a\n  rules:\n  - {alert: A}\n", "r.yml:4: rule A has no `expr:`"),
         ("groups:\n- name: a\n  rules:\n  - {expr: x}\n", "r.yml:4: a rule has either `alert:` or `record:`"),
-        ("groups:\n- name: a\n  interval: 0s\n  rules: []\n", "r.yml:2: '0s' is no duration"),
+        ("groups:\n- name: a\n  interval: -5s\n  rules: []\n", "r.yml:2: '-5s' is no duration"),
         ("rules: []\n", "r.yml: no file of rules: it needs `groups:`"),
         ("groups:\n- name: a\n  rules:\n  - {alert: A, exp: x}\n", "r.yml:4: rule A has no `expr:`"),
     ],

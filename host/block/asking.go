@@ -69,9 +69,9 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 	})
 }
 
-// probe asks, before the first block's exchanges, one query of a type that has to have data. If none of them has any
-// on any variant, the plan's window is wrong, and no block can be right.
-func (s *sitting) probe(ctx context.Context) error {
+// findsData asks, before the first block's exchanges, one query of a type that has to have data. If none of them has
+// any on any variant, the plan's window is wrong, and no block can be right.
+func findsData(ctx context.Context, s *sitting) error {
 	var silent []string
 	for _, t := range s.Plan.Queries.Types {
 		if !slices.Contains(s.types, t.Name) || t.MayBeEmpty || t.Quiet {

@@ -40,7 +40,7 @@ func (s *sitting) ask(ctx context.Context) error {
 	}
 	first := s.Row.Kind == "warmup" || s.Row.Block == 1 && s.Calibration == nil
 	if first && s.index == 0 && s.when == "" && s.profiler == nil {
-		steps = append(steps, func() error { return s.probe(ctx) })
+		steps = append(steps, func() error { return findsData(ctx, s) })
 	}
 	var before map[string][]byte
 	steps = append(steps, func() error { before = maps.Clone(s.bodies); return nil })

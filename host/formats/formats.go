@@ -103,6 +103,9 @@ func NoData(line []byte) bool {
 	if len(line) == 0 || line[0] == '#' {
 		return true
 	}
+	if c := line[0] | 0x20; c != 'a' && c != 'c' && c != 'd' {
+		return false
+	}
 	first, rest, _ := bytes.Cut(line[:min(len(line), len("CREATE RETENTION POLICY"))], []byte{' '})
 	if len(first) > len("CREATE") {
 		return false

@@ -108,12 +108,12 @@ def _marked(match: re.Match[str]) -> str:
 def unique(queries: Iterable[Query]) -> tuple[Query, ...]:
     """Make names of any text, and give equal names a number."""
     made: dict[str, Query] = {}
+    last: dict[str, int] = {}
     for query in queries:
         name = base = _plain(query.name) or "query"
-        number = 1
         while name in made or name in RESERVED:
-            number += 1
-            name = f"{base}-{number}"
+            last[base] = last.get(base, 1) + 1
+            name = f"{base}-{last[base]}"
         made[name] = replace(query, name=name)
     return tuple(made.values())
 

@@ -88,8 +88,10 @@ def _logged(line: str) -> str:
 
 def _without_prefix(lines: list[str]) -> list[str]:
     """Take off what CI, a container or `ts` has put before each line: what stands before the loader's first line."""
+    if any(_HEADER.match(line) for line in lines):
+        return lines
     head = next((match for line in lines if (match := _AFTER_PREFIX.match(line))), None)
-    if head is None or any(_HEADER.match(line) for line in lines):
+    if head is None:
         return lines
     prefix = head[1] or head[2]
     pattern, at = "", 0
