@@ -18,7 +18,7 @@ from tsduel.workloads.own.requests import Data
 
 DATA = Data(1749513600.0, 1749600000.0, "metricsql", labels={"job": ("a",)})
 READERS = {"rules": rules.read, "dashboard": grafana.read, "log": logs.read, "file": written.read}
-FEW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MOST_S = 2.0  # of CPU
 KEYS = st.sampled_from(
     [
