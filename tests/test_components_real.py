@@ -123,8 +123,8 @@ def test_the_real_cluster_with_replicas_and_tenants(checkout):
         checkout,
         {"baseline": one, "candidate": many},
         lambda: seen.update(tenants(checkout.path)),
-        stored=1 + 2,  # alone in the warm-up block, exchanged in two sittings of the other one
-        workload={"batch_size": 500, "tenants": 2, "solo_scale": 50},
+        stored=1 + 1 + 2,  # alone and exchanged in the warm-up block, exchanged in two sittings of the other one
+        workload={"batch_size": 500, "tenants": 2, "solo_scale": 60},
         design={"load": "duel", "blocks": 1, "warmup_blocks": 1},
     )
     # On both sides, each of which has its own ports.
