@@ -22,6 +22,7 @@ import (
 	"tsduel/host/record"
 	"tsduel/host/run"
 	"tsduel/host/scrape"
+	"tsduel/host/values"
 	"tsduel/host/workload"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,7 @@ var errUsage = record.UserError("%s", `usage: tsduel-host COMMAND
   detached COMMAND RUN_DIR CACHE HOST [LINE | BLOCK...]
     start, rounds, follow, state, sums, collected, stop: the same, whether or not somebody watches
   stop RUN_DIR HOST PID            ask the driver of a run to stop: after the block that is running, asked again at once
+  tidy RUN_DIR                     make the tables of all finished blocks again, from their files
   dump FILE CACHE                  read a user's data (- is stdin) into the cache, and print what it has
   load                             load the user's data, as the verb load of an adapter
   get [--timeout SECONDS] URL      print what a server answers
@@ -105,6 +107,8 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		outcome, err := run.Stop(args[0], args[1], pid)
 		fmt.Println(outcome)
 		return 0, err
+	case name == "tidy" && len(args) == 1:
+		return 0, values.WriteAll(args[0])
 	case (name == "dump" || name == "shape") && len(args) == 2:
 		read := map[string]func(context.Context, string, string) (*workload.Dump, error){
 			"dump": workload.ReadDump, "shape": workload.MakeShape}

@@ -1,5 +1,6 @@
 """`make tsbs-plot-load`: the load rate of one or two CSVs of tsbs_load, or of logs that contain them."""
 
+import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +13,11 @@ from plots.charts.style import save
 from tsduel.core import results
 from tsduel.core.errors import UserError
 from tsduel.workloads.tsbs.logs import read_lines, read_load
-from tsduel.workloads.tsbs.output import LoadOutput
-from tsduel.workloads.tsbs.series import curve_of, period
+from tsduel.workloads.tsbs.output import LoadInterval, LoadOutput
 
 KNOBS = ("TSBS_LOAD_RESULT_CSV_FILE", "TSBS_LOAD_RESULT_CSV_FILE_COMPARE")
 OUT = "plot-load"
+_TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval is mostly rounding error
 
 
 def main(environment: Mapping[str, str]) -> None:
@@ -46,12 +47,34 @@ def main(environment: Mapping[str, str]) -> None:
 
 def curves(loads: Mapping[str, LoadOutput]) -> pd.DataFrame:
     """Return columns variant, block, elapsed_s, value of the load rate: each load is a variant with one block."""
-    points = [
-        (name, name, elapsed, rate)
-        for name, load in loads.items()
-        for elapsed, rate in curve_of(load, period(load.intervals))
-    ]
+    points = [(name, name, elapsed, rate) for name, load in loads.items() for elapsed, rate in _curve(load)]
     return pd.DataFrame(points, columns=["variant", "block", "elapsed_s", "value"])
+
+
+def _curve(load: LoadOutput) -> list[tuple[float, float]]:
+    """Return the load rate over time: (seconds since the load began, samples/s in the interval that ended then).
+
+    TSBS never prints its last, partial interval, so the last point is the summary minus the last line.
+    """
+    period_s = _period(load.intervals)
+    curve: list[tuple[float, float]] = []
+    at, first = 0.0, load.intervals[0].clock if load.intervals else 0
+    for interval in load.intervals:
+        # The clock has whole seconds. The count of periods is exact unless the loader was too busy and left one out.
+        by_clock = interval.clock - first + period_s
+        at = by_clock if by_clock > at + period_s + 1 else at + period_s
+        curve.append((at, interval.rate))
+    if load.samples is not None and load.seconds is not None:
+        left, seconds = load.samples - (load.intervals[-1].total if load.intervals else 0), load.seconds - at
+        if seconds > 0 and (seconds >= _TAIL_FROM * period_s or not curve):
+            curve.append((load.seconds, max(left, 0.0) / seconds))
+    return curve
+
+
+def _period(intervals: tuple[LoadInterval, ...]) -> float:
+    """Return the seconds between two lines of the loader's CSV."""
+    gaps = [b.clock - a.clock for a, b in itertools.pairwise(intervals) if b.clock > a.clock]
+    return float(min(gaps)) if gaps else 1.0
 
 
 def _summary(path: Path, load: LoadOutput) -> str:

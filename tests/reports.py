@@ -10,7 +10,6 @@ import synthetic
 from plots import report
 from plots.charts import style
 from tsduel.stats import compare
-from tsduel.tidy import tables as tidy
 
 SPEC = synthetic.Spec(blocks=6, query_types=synthetic.TWO_TYPES, solo_s=0.5)
 NAME = "20261120T140000Z-synthetic"
@@ -43,7 +42,7 @@ def compared(path, edit=None, **spec):
 
 def analysed(run):
     """Tidy and compare a run that is written, and return it."""
-    tidy.main(run)
+    synthetic.tidied(run)
     compare.main(run)
     return run
 

@@ -10,17 +10,20 @@ import argparse
 import gzip
 import json
 import math
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fakeproject import agent
 
 from tsduel.core.plan import Plan
 from tsduel.core.sections import Noise
 from tsduel.core.tables import BLOCKS_TSV, COINS
 from tsduel.targets import databases
+from tsduel.tidy import tables as tidy
 from tsduel.workloads.tsbs.plan import TSBS_VERSION
 from tsduel.workloads.tsbs.queries import PARTITION_INDEX_TYPES as QUERY_TYPES
 
@@ -614,6 +617,13 @@ def _signals(record: dict[str, Any], causes: list[str]) -> Iterator[dict[str, An
                "message": cause}  # fmt: skip
 
 
+def tidied(run: Path) -> Path:
+    """Make the tables of a run's blocks, as the host does, and those of tidy/."""
+    subprocess.run([agent(), "tidy", run], check=True)
+    tidy.main(run)
+    return run
+
+
 def edit_plan(run: Path, **changes: Any) -> None:
     """Change fields of the plan."""
     edit(run / "plan/experiment.json", **changes)
@@ -637,6 +647,7 @@ def main() -> None:
     parser.add_argument("--exchanges", type=int, default=2000, help="of each query type in a block")
     args = parser.parse_args()
     write_run(args.path, Spec(blocks=args.blocks, exchanges=args.exchanges, extra_edge_lines=1250))
+    subprocess.run([agent(), "tidy", args.path], check=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import synthetic
 
 from tsduel.core.rundir import open_run
 from tsduel.stats import aa, calibration, compare
-from tsduel.tidy import tables as tidy
 
 SPEC = synthetic.Spec(blocks=8, query_types=("cpu-max-all-1",), load_s=6, noise=0.001, factors={}, aa=True)
 ROW = {
@@ -28,7 +27,7 @@ def document(*rows, blocks=8, failed=0):
 def made(path, **changes):
     """Write an A/A run and compare it."""
     run = synthetic.write_run(path, synthetic.Spec(**(vars(SPEC) | changes)))
-    tidy.main(run)
+    synthetic.tidied(run)
     compare.main(run)
     return run
 

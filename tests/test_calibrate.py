@@ -9,7 +9,6 @@ from tsduel.calibrate import page
 from tsduel.core.files import read_json
 from tsduel.core.rundir import open_run
 from tsduel.stats import compare
-from tsduel.tidy import tables as tidy
 
 
 @pytest.mark.parametrize(
@@ -32,7 +31,7 @@ def test_the_page_says_how_many_sittings_pay(tmp_path):
     runs = []
     for name, own in (("same", {"factors": {}, "aa": True}), ("stale", {"factors": {}}), ("slow", {})):
         run = synthetic.write_run(tmp_path / name, synthetic.Spec(blocks=8, **spec, **own))
-        tidy.main(run)
+        synthetic.tidied(run)
         compare.main(run)
         runs.append(open_run(run))
     text = page.text(*runs)

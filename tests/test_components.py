@@ -6,9 +6,7 @@ import pytest
 from asking import FAKES, planned, written
 
 from tsduel.core.errors import UserError
-from tsduel.core.target import Counter
 from tsduel.question import read
-from tsduel.workloads.tsbs.exposition import parse_snapshots
 
 DIRECT = {"source": "binary", "path": str(FAKES / "database")}
 PROXY = {"source": "binary", "path": str(FAKES / "proxy")}
@@ -75,11 +73,3 @@ def test_variants_are_called_by_what_differs():
     assert [one.label for one in planned(variants=agents).variants] == [f"vmagent {server}", f"vmagent {proxy}"]
     same = dict.fromkeys(agents, parts(server=DIRECT, vmauth=DIRECT))
     assert [one.label for one in planned(variants=same).variants] == [server, server]
-
-
-def test_a_counter_of_a_role_is_read_there_alone():
-    """The same name may be in every component's counters."""
-    text = '# snapshot 1.0 edge load begin\na{tsduel_role="vmauth"} 1\na{tsduel_role="server",x="y"} 2\n'
-    text += '# snapshot 2.0 tick\na{tsduel_role="vmauth"} 3\na{tsduel_role="server",x="y"} 4\n'
-    wanted = {"all": Counter(name="a"), "one": Counter(name="a", role="vmauth"), "none": Counter(name="a", role="x")}
-    assert [one.values for one in parse_snapshots(text, wanted)] == [{"all": 3, "one": 1}, {"all": 7, "one": 3}]

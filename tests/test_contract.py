@@ -1,9 +1,6 @@
 """A field is typed once, where its file is written; its reader's types are generated: `python -m tests.contract`."""
 
-import shutil
-
 import contract
-import pytest
 from pydantic.fields import FieldInfo
 
 from tsduel.core import sections
@@ -14,11 +11,6 @@ def test_what_the_host_reads_of_a_plan_is_what_python_writes():
     assert contract.GO.read_text() == contract.go_types()
 
 
-def test_what_python_reads_of_a_block_is_what_the_host_writes():
-    """To the letter."""
-    assert contract.PYTHON.read_text() == contract.record_module()
-
-
 def test_a_new_field_of_the_plan_is_one_of_the_host(monkeypatch):
     """If the host's code reads it. Seconds are float64 there."""
     monkeypatch.setitem(sections.Settle.model_fields, "once_s", FieldInfo(annotation=int))
@@ -26,15 +18,3 @@ def test_a_new_field_of_the_plan_is_one_of_the_host(monkeypatch):
     assert "once_s" not in contract.go_types()
     monkeypatch.setattr(contract, "HOST_CODE", contract.HOST_CODE + "wait(settle.OnceS)")
     assert '\tOnceS    float64 `json:"once_s"`\n' in contract.go_types()
-
-
-def test_another_type_of_a_field_of_a_block_is_another_one_here(monkeypatch, tmp_path):
-    """What is neither a field nor a comment is refused, and not passed over."""
-    host = shutil.copytree(contract.HOST, tmp_path / "record")
-    monkeypatch.setattr(contract, "HOST", host)
-    text = (host / "block.go").read_text()
-    (host / "block.go").write_text(text.replace("TimedS      float64  ", "TimedS      []*Failure"))
-    assert "    timed_s: tuple[Failure | None, ...] = ()\n" in contract.record_module()
-    (host / "block.go").write_text(text.replace('`json:"timed_s"`', ""))
-    with pytest.raises(ValueError, match=r"Block: '\\tTimedS .*' is not understood"):
-        contract.record_module()

@@ -16,6 +16,7 @@ import pytest
 from fakeproject import TYPES
 from faults import Disturbed, planned_blocks
 
+from tsduel.core.record import table
 from tsduel.core.rundir import open_run
 
 if TYPE_CHECKING:
@@ -117,5 +118,5 @@ def test_a_sweep_that_is_killed_goes_on_cell_by_cell(project):
             for of in block.duel.types:
                 made[of.query_type] += of.exchanges
             assert made == counts[block.cell]["counts"]
-            sent = {check.actual for check in block.checks if check.check == "samples_sent"}
+            sent = {int(row["actual"]) for row in table(block, "checks") if row["check"] == "samples_sent"}
             assert sent == {run.plan.at(block.cell).workload.samples}

@@ -11,10 +11,10 @@ import pytest
 import synthetic_gobench
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic import tidied
 
 from tsduel.core.errors import UserError
 from tsduel.stats import compare
-from tsduel.tidy import tables as tidy
 from tsduel.workloads.gobench import parse, units
 
 TEXT = """goos: linux
@@ -32,7 +32,7 @@ PASS
 def made(path, **spec):
     """Write a run and compare it."""
     run = synthetic_gobench.write_run(path / "run", synthetic_gobench.Spec(**spec))
-    tidy.main(run)
+    tidied(run)
     compare.main(run)
     return run
 
@@ -166,4 +166,4 @@ def test_failed_blocks_and_lost_files(tmp_path):
     assert rows(run)["candidate", "sec/op", "geomean"]["blocks"] == 6
     (run / "raw/host1/003/baseline/outputs.tsv").unlink()
     with pytest.raises(UserError, match=r"outputs\.tsv is missing, though its block was finished"):
-        tidy.main(run)
+        tidied(run)

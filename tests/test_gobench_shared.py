@@ -10,6 +10,7 @@ import profiled
 import pytest
 import synthetic_gobench as synthetic
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from synthetic import tidied
 from test_exports import BENCHER, CUSTOM_BENCHMARKS
 
 from plots import comment, exports, report
@@ -17,7 +18,6 @@ from plots.exports.trackers import LONGEST, safe
 from plots.sections import bench, profiles
 from tsduel.plan import changes
 from tsduel.stats import compare, outcome
-from tsduel.tidy import tables as tidy
 
 SPEC = synthetic.Spec()
 OWN = {**synthetic.UNITS, "rows/op": 5.0, "hits": 3.0, "MB/s": 20.0, "ms/op": 7.0}
@@ -37,7 +37,7 @@ def _no_benchstat(monkeypatch):
 def made(path, spec=SPEC, **changes):
     """Write a run, and take it through tidy and compare."""
     run = synthetic.write_run(path / "20261120T140000Z-small", spec, **changes)
-    tidy.main(run)
+    tidied(run)
     compare.main(run)
     return run
 
@@ -172,7 +172,7 @@ def test_profiles_of_the_difference(tmp_path, monkeypatch):
     ]
     run = synthetic.write_run(tmp_path / "run", replace(SPEC, go={"profile": ["cpu", "mem"]}))
     profiled.write(run, of)
-    tidy.main(run)
+    tidied(run)
     compare.main(run)
     report.main(run)
     said = (run / "report.md").read_text().partition("## Profiles of the difference")[2]

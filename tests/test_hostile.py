@@ -44,7 +44,7 @@ from tsduel.rounds import attend, control, elsewhere, follow, runstate
 from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail, parse
 from tsduel.tidy import tables as tidy
-from tsduel.workloads.tsbs import rates
+from tsduel.workloads.tsbs.read import read_counts
 
 PROJECT = Path(__file__).resolve().parent.parent
 SECRET = "of the user's own"  # noqa: S105 - it is none
@@ -506,12 +506,9 @@ TIDY = {
     *("tsduel.tidy.profiles:_stacks", "tsduel.tidy.tables:main", "tsduel.tidy.tables:_windows"),
     *("tsduel.tidy.tables:_signals", "tsduel.tidy.tables:_collection", "tsduel.workloads.gobench.read:read_block"),
     *("tsduel.workloads.gobench.read:_results", "tsduel.workloads.reading:Reader.read_block"),
-    *("tsduel.workloads.tsbs.exchanges:read_duel", "tsduel.workloads.tsbs.exchanges:_load"),
-    *("tsduel.workloads.tsbs.exchanges:read_exchanges", "tsduel.workloads.tsbs.exposition:read_snapshots"),
-    *("tsduel.workloads.tsbs.measure:read_solo", "tsduel.workloads.tsbs.measure:parsed"),
-    *("tsduel.workloads.tsbs.rates:read_rates", "tsduel.workloads.tsbs.rates:read_counts"),
-    *("tsduel.workloads.tsbs.read:read_block", "tsduel.workloads.tsbs.upgrade:read_upgrade"),
-    *("tsduel.workloads.tsbs.upgrade:_alone", "tsduel.core.rundir:Run.machines", "tsduel.core.rundir:Run.host"),
+    *("tsduel.core.record:table", "tsduel.tidy.tables:_copied", "tsduel.workloads.tsbs.read:read_block"),
+    *("tsduel.workloads.tsbs.read:read_times", "tsduel.workloads.tsbs.read:read_counts"),
+    *("tsduel.core.rundir:Run.machines", "tsduel.core.rundir:Run.host"),
 }
 
 
@@ -527,8 +524,7 @@ def written(request, tmp_path_factory):
     (profiles / "p.stacks.json.gz").write_bytes(gzip.compress(json.dumps(stacks | {"period": 1}).encode()))
     window = {"event": "window", "t": 1, "block": 1, "variant": "baseline", "life": 1, "elapsed_s": 1, "rss_bytes": 1}
     (run / "raw/host1/events.jsonl").write_text(json.dumps(window, separators=(",", ":")) + "\n")
-    tidy.main(run)
-    return run
+    return synthetic.tidied(run)
 
 
 def test_what_its_files_say_is_read_or_refused_in_a_sentence(written, monkeypatch, capfd):
@@ -573,7 +569,7 @@ def test_counts_are_a_table_or_a_sentence(lie, tmp_path, monkeypatch):
     path = tmp_path / "mixed.csv.gz"
     path.write_bytes(gzip.compress(OTHERS[lie]))
     with contextlib.suppress(UserError):
-        assert rates.read_counts(path) == {}
+        assert read_counts(path) == {}
 
 
 def test_a_profile_is_a_file_beside_its_record(tmp_path):
@@ -587,7 +583,7 @@ def test_a_profile_is_a_file_beside_its_record(tmp_path):
     record = {"profiles": [of | {"file": "../../../../../outside"}]}
     (profiles / "profiles.json").write_text(json.dumps(record))
     with pytest.raises(UserError, match=r"profiles/outside\.stacks\.json\.gz is missing"):
-        tidy.main(run)
+        synthetic.tidied(run)
 
 
 @pytest.mark.parametrize("lie", [*JSONS, *OTHERS, *TEXTS])
@@ -655,7 +651,7 @@ def test_no_variable_of_the_build_is_what_a_host_says(tmp_path):
 # How a function shows that it reads what a host says or writes.
 MARKS = re.compile(
     r"\bhost\.(run|command)\(|\b(link|self)\.(ask|state|start)\(|links\[\w+\]\.state\(|\buntrusted\.(ask|started|unpack)\("
-    r"|\.of_(any_)?host\(|\.machines\b|\.host\.get|read_block\(|\.json\(f?['\"]raw|files\.(reading|content|text)\("
+    r"|\.of_(any_)?host\(|\.machines\b|\.host\.get|read_block\(|\btable\(block|\.json\(f?['\"]raw|files\.(reading|content|text)\("
     r"|\bTail\(|\bparse\(line|['\"/]events\.jsonl|block\.path"
 )
 # What is read of a host by other words, or shown after another one of this table has read it.

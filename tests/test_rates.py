@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 
 import pytest
@@ -13,13 +12,12 @@ from reports import reported
 
 from plots import numbers
 from tsduel.core.errors import UserError
-from tsduel.core.record import RatePhase
 from tsduel.core.rundir import open_run
 from tsduel.question import read
 from tsduel.targets import databases
 from tsduel.tidy.read import read_table
 from tsduel.workloads import workload_of
-from tsduel.workloads.tsbs.rates import capacity, read_counts
+from tsduel.workloads.tsbs.read import read_counts
 
 MIXED = {"seconds": 1, "ingest": 2000, "queries": 50, "batch_size": 10, "connections": 4, "late_pct": 100}
 LADDER = {"seconds": 1, "rates": [20, 40], "within_ms": 5000, "connections": 4, "late_pct": 100}
@@ -77,34 +75,6 @@ def test_a_window_in_another_month_is_said():
     plan = planned(mixed=MIXED | {"ingest": 20_000})
     said = workload_of(plan).described(plan)
     assert said[-1].startswith("warning   mixed writes up to 2025-07-")
-
-
-def rung(rate, ms, *, held, void=""):
-    """Return a rung with this p99."""
-    stream = {"operation": "query", "rate": rate, "planned": 1, "started": 1, "answered": 1,
-              "response_ns": {"p99": int(ms * 1e6)}}  # fmt: skip
-    return RatePhase.model_validate(
-        {"rate": rate, "seconds": 1, "streams": [stream], "cpu_ns": 1, "client_share": 0.1, "held": held, "void": void}
-    )
-
-
-def test_the_capacity_lies_where_the_bound_is_crossed():
-    """Behind the last rung that was held, between it and the next in the logs of both."""
-    climb = [rung(100, 5, held=True), rung(200, 10, held=True), rung(400, 40, held=False), rung(800, 90, held=False)]
-    assert capacity(climb, "p99", 20) == pytest.approx(200 * math.sqrt(2))
-    # One that the machine has spoilt further down is not the end.
-    climb[0] = rung(100, 50, held=False)
-    assert capacity(climb, "p99", 20) == pytest.approx(200 * math.sqrt(2))
-    # Within the bound, but not all were answered.
-    assert capacity([rung(100, 5, held=True), rung(200, 9, held=False)], "p99", 20) == 100
-    # A rung for which no start was drawn shows nothing, however low its rate.
-    none = rung(50, 0, held=True).model_copy(
-        update={"streams": (climb[0].streams[0].model_copy(update={"planned": 0}),)}
-    )
-    assert capacity([none, *climb], "p99", 20) == capacity(climb, "p99", 20)
-    assert capacity([none, climb[2]], "p99", 20) is None
-    for unknown in (climb[2:], climb[:2], [climb[1], rung(400, 9, held=False, void="the client")], []):
-        assert capacity(unknown, "p99", 20) is None
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from reports import compared, edit_plan
 from plots import runs
 from tsduel.core.errors import UserError
 from tsduel.stats import compare
-from tsduel.tidy import tables as tidy
 
 EARLIER = "2026-11-19T09:00:00Z"
 
@@ -72,7 +71,7 @@ def test_what_is_compared_in_its_own_unit_has_a_trend_without_a_picture(stored):
 def test_a_unit_of_benchmarks_has_a_slash_of_its_own(tmp_path, monkeypatch):
     """METRIC=sec/op is the mean over rows; the name of a row follows one more slash."""
     run = synthetic_gobench.write_run(tmp_path / "results/a", synthetic_gobench.Spec())
-    tidy.main(run)
+    synthetic.tidied(run)
     compare.main(run)
     monkeypatch.chdir(tmp_path)
     for given, title in (("sec/op", "sec/op geomean"), ("sec/op/Search/Data/100", "sec/op Search/Data/100")):

@@ -15,18 +15,19 @@ from asking import written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reports import drawing
+from synthetic import tidied
 
 from plots import comment, exports, report
 from plots.sections import sweep as sections_sweep
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
+from tsduel.core.record import table
 from tsduel.core.rundir import open_run
 from tsduel.core.sections import Design
 from tsduel.plan import cells, order, resolve
 from tsduel.question import matrix, read
 from tsduel.stats import compare, sweep
 from tsduel.stats.verdict import IMPROVEMENT, REGRESSION
-from tsduel.tidy import tables as tidy
 
 SCALES = {"workload.scale": [2, 20, 200]}
 SIDES = ("baseline", "candidate")
@@ -265,7 +266,7 @@ def run(tmp_path_factory):
         written_cells[100 * times] = {"samples": 108_000 * times, "factors": factors}
     spec = replace(sweeps.SPEC, blocks=8, spare_blocks=2, noise=0.005, between=0.003)
     run = sweeps.write(tmp_path_factory.mktemp("sweep"), written_cells, spec)
-    tidy.main(run)
+    tidied(run)
     compare.main(run)
     with drawing():
         report.main(run)
@@ -325,7 +326,7 @@ class TestReport:
     def test_a_run_without_a_sweep_has_none_of_it(self, run, tmp_path):
         """It removes the file of another plan."""
         alone = sweeps.synthetic.write_run(tmp_path / "r", replace(sweeps.SPEC, blocks=2))
-        tidy.main(alone)
+        tidied(alone)
         (alone / "stats").mkdir()
         (alone / sweep.FILE).write_text("{}")
         compare.main(alone)
@@ -349,14 +350,14 @@ def test_two_cells_run_in_turn(project):
     assert Counter(block.cell for block in run.blocks) == dict.fromkeys(names, 2)
     assert {block.status for block in run.blocks} == {"ok"}
     for block in run.blocks:
-        sent = {check.actual for check in block.checks if check.check == "samples_sent"}
+        sent = {int(row["actual"]) for row in table(block, "checks") if row["check"] == "samples_sent"}
         assert sent == {plan.at(block.cell).workload.samples}
     workload, counts = (
         json.loads((run.path / f"raw/host1/{name}.json").read_text()) for name in ("workload", "calibration")
     )
     assert [one["cells"] for one in workload["data"]] == [[name] for name in names]
     assert set(counts["cells"]) == set(names)
-    tidy.main(run.path)
+    tidied(run.path)
     compare.main(run.path)
     assert (run.path / sweep.FILE).exists()
     assert {row["cell"] for row in json.loads((run.path / "stats/comparison.json").read_text())["rows"]} == set(names)

@@ -6,6 +6,7 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 from scipy import stats as scipy_stats
@@ -16,7 +17,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
 from tsduel.core.rundir import open_run
 from tsduel.tidy import tables as tidy
-from tsduel.workloads.tsbs.exchanges import ratio_of_sums, read_exchanges, trimmed_mean
+from tsduel.workloads.tsbs.read import read_times
 
 SPEC = synthetic.Spec(blocks=2, query_types=synthetic.TWO_TYPES, load_s=6, exchanges=60)
 THREE = ("baseline", "candidate", "third")
@@ -30,9 +31,7 @@ def table(run, name):
 
 def made(path, **changes):
     """Write a run and tidy it."""
-    run = synthetic.write_run(path / "run", synthetic.Spec(**(vars(SPEC) | changes)))
-    tidy.main(run)
-    return run
+    return synthetic.tidied(synthetic.write_run(path / "run", synthetic.Spec(**(vars(SPEC) | changes))))
 
 
 def causes(run, candidate="candidate"):
@@ -69,6 +68,23 @@ def test_metrics_are_those_of_the_registry(run):
     assert {row["block"] for row in rows} == {"0", "1", "2"}
 
 
+def record_of(run, block):
+    """Return the host's record of a block."""
+    return json.loads((run / f"raw/host1/{block:03}/block.json").read_text())
+
+
+def times_of(path):
+    """Return ns by query type, sitting and variant, as the host has written them."""
+    table = pd.read_csv(path)
+    return {
+        name: {
+            at: {side: own[f"{side}_ns"].to_numpy(float) for side in ("baseline", "candidate")}
+            for at, own in of.groupby("sitting")
+        }
+        for name, of in table.groupby("query_type")
+    }  # fmt: skip
+
+
 def values_of(run, block, variant):
     """Return what is measured of a variant in a block."""
     return {
@@ -81,11 +97,11 @@ def values_of(run, block, variant):
 def test_values_are_differences_over_the_phase(run):
     """Counters are measured over their phase, CPU of the load by the process's clock until drained."""
     values = values_of(run, 1, "baseline")
-    solo = open_run(run).blocks[1].solo["baseline"]
-    assert values["load_cpu_seconds", ""] == pytest.approx(solo.cpu_ns["drained"] / 1e9)
-    assert values["drain_seconds", ""] == pytest.approx(solo.drain_s)
+    solo = record_of(run, 1)["solo"]["baseline"]
+    assert values["load_cpu_seconds", ""] == pytest.approx(solo["cpu_ns"]["drained"] / 1e9)
+    assert values["drain_seconds", ""] == pytest.approx(solo["drain_s"])
     ticks = values["load_cpu_user_seconds", ""] + values["load_cpu_system_seconds", ""]
-    assert ticks == pytest.approx(solo.cpu_ns["load"] / 1e9, abs=0.03)
+    assert ticks == pytest.approx(solo["cpu_ns"]["load"] / 1e9, abs=0.03)
     assert values["bytes_per_sample", ""] == pytest.approx(0.5)
     assert values["load_rate", ""] == pytest.approx(SPEC.samples / values["load_seconds", ""], rel=0.001)
     assert ("query_p99_ms", "cpu-max-all-1") in values
@@ -94,8 +110,8 @@ def test_values_are_differences_over_the_phase(run):
 
 def test_a_duel_is_one_ratio_a_block_with_its_error(run):
     """Trimmed mean of the log ratios, log of the ratio of sums, CPU an operation: from the exchanges as written."""
-    block = open_run(run).blocks[1]
-    sat = read_exchanges(block.path / "duel/exchanges.csv.gz")["double-groupby-1"]
+    duel = record_of(run, 1)["duel"]
+    sat = times_of(run / "raw/host1/001/duel/exchanges.csv.gz")["double-groupby-1"]
     ratios = [np.log(ns["candidate"] / ns["baseline"]) for ns in sat.values()]
     pairs = {(row["metric"], row["query_type"]): row for row in table(run, "pairs") if row["block"] == "1"}
     typical = pairs["duel_typical_ms", "double-groupby-1"]
@@ -109,7 +125,7 @@ def test_a_duel_is_one_ratio_a_block_with_its_error(run):
     sums = [math.log(ns["candidate"].sum() / ns["baseline"].sum()) for ns in sat.values()]
     assert float(total["log_ratio"]) == pytest.approx(np.mean(sums))
     cpu = {
-        (at, variant): sum(one.cpu_ns[variant] for one in block.duel.types if one.sitting == at)
+        (at, variant): sum(one["cpu_ns"][variant] for one in duel["types"] if one["sitting"] == at)
         for at in sat for variant in ("baseline", "candidate")
     }  # fmt: skip
     assert float(pairs["duel_cpu_us", "all"]["log_ratio"]) == pytest.approx(
@@ -124,25 +140,9 @@ def test_a_duel_is_one_ratio_a_block_with_its_error(run):
     assert values["duel_p50_ms", "double-groupby-1"] == pytest.approx(np.median(whole) / 1e6)
     assert values["duel_cpu_us", "all"] == pytest.approx(sum(cpu[at, "baseline"] for at in sat) / 120 / 1e3)
     assert values["duel_idle_cpu_ms", ""] == pytest.approx(
-        sum(idle.cpu_ns["baseline"] for idle in block.duel.idle) / 2 / 1e6
+        sum(idle["cpu_ns"]["baseline"] for idle in duel["idle"]) / 2 / 1e6
     )
     assert ("duel_load_typical_ms", "") in pairs
-
-
-def test_the_errors_within_a_block_are_what_blocks_scatter_by():
-    """Drawn again and again, both scatter by the standard error that they state; outliers move one of them."""
-    rng = np.random.default_rng(1)
-    drawn = [(np.exp(rng.normal(0, 0.3, 200)), rng.normal(0, 0.05, 200)) for _ in range(400)]
-    for found in (
-        [trimmed_mean(d) for _, d in drawn],
-        [ratio_of_sums(b, b * np.exp(d)) for b, d in drawn],
-    ):
-        assert np.std([value for value, _ in found]) == pytest.approx(np.mean([se for _, se in found]), rel=0.1)
-    d = rng.normal(0, 0.05, 200)
-    d[:5] = 3.0
-    assert abs(trimmed_mean(d)[0]) < 0.01
-    assert ratio_of_sums(np.ones(200), np.exp(d))[0] > 0.2
-    assert trimmed_mean(np.array([0.5, 0.7])) == (pytest.approx(0.6), None)
 
 
 def test_distributions_are_pooled_over_the_blocks_that_count(tmp_path):
@@ -155,7 +155,7 @@ def test_distributions_are_pooled_over_the_blocks_that_count(tmp_path):
         [
             sat["candidate"]
             for block in (1, 3)
-            for sat in read_exchanges(run / f"raw/host1/00{block}/duel/exchanges.csv.gz")["cpu-max-all-1"].values()
+            for sat in times_of(run / f"raw/host1/00{block}/duel/exchanges.csv.gz")["cpu-max-all-1"].values()
         ]
     )
     by_quantile = {float(row["quantile"]): float(row["value_ms"]) for row in mine}
@@ -185,7 +185,7 @@ def test_load_curve_reaches_its_end(tmp_path):
         "100,-,-,-,-,-,-\n101,50.00,5.000000E+01,25.00,-,-,-\n\nSummary:\n"
         "loaded 110 metrics in 2.600sec with 4 workers (mean rate 42.30 metrics/sec)\n"
     )
-    tidy.main(run)
+    synthetic.tidied(run)
     curve = [
         (float(row["elapsed_s"]), float(row["value"]))
         for row in table(run, "timeseries")
@@ -217,8 +217,7 @@ def troubled(tmp_path_factory):
     }  # fmt: skip
     run = synthetic.write_run(tmp_path_factory.mktemp("tidy") / "run", synthetic.Spec(**(vars(SPEC) | changes)))
     (run / "raw/host1/007").rename(run / "raw/host1/007.partial")
-    tidy.main(run)
-    return run
+    return synthetic.tidied(run)
 
 
 class TestBlocks:
@@ -259,7 +258,7 @@ class TestBlocks:
         """A record of a kind that draws nothing for starts."""
         run = synthetic.write_run(tmp_path / "run", SPEC)
         synthetic.edit(run / "raw/host1/001/block.json", start=[])
-        tidy.main(run)
+        synthetic.tidied(run)
         assert [row["start"] for row in table(run, "blocks") if row["block"] == "1"] == [""]
         typical = [row for row in table(run, "pairs") if row["metric"] == "duel_typical_ms" and row["block"] == "1"]
         assert {row["second_effect"] for row in typical} == {""}
@@ -281,7 +280,7 @@ def test_a_load_of_which_nothing_was_exchanged_has_no_figure(tmp_path):
             (path / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
         nothing = duel | {"types": [], "idle": None, "load": [lost | {"cpu_ns_by_role": {"baseline": None}}]}
         synthetic.edit(run / "raw/host1/001/block.json", duel=nothing)
-        tidy.main(run)
+        synthetic.tidied(run)
         of = {row["block"] for row in table(run, "pairs") if row["metric"] == "duel_load_typical_ms"}
         assert of == {"0", "2"}
 
@@ -291,6 +290,9 @@ def test_files_that_cannot_be_read_are_a_sentence(tmp_path):
     with pytest.raises(UserError, match="not a run directory"):
         tidy.main(tmp_path)
     run = synthetic.write_run(tmp_path / "run", SPEC)
+    with pytest.raises(UserError, match=r"values\.csv is missing: `tsduel-host tidy .*/run` makes it from the other"):
+        tidy.main(run)
+    synthetic.tidied(run)
     path = run / "raw/host1/001/duel/exchanges.csv.gz"
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], whole[:10] + b"\xff" * 50):
@@ -318,11 +320,8 @@ def test_a_half_written_exchange_is_left_out(tmp_path):
     """Rows that a variant lacks because it died."""
     path = tmp_path / "exchanges.csv.gz"
     path.write_bytes(gzip.compress(b"query_type,k,order,bytes,a_ns,b_ns\nx,0,01,9,5,6\nx,1,10,9,7,\ny,0,01,9,0,3\n"))
-    found = read_exchanges(path)
-    assert {query_type: {name: ns.tolist() for name, ns in of[0].items()} for query_type, of in found.items()} == {
-        "x": {"a": [5.0], "b": [6.0]},
-        "y": {"a": [], "b": []},
-    }
+    found = {key: ns.tolist() for key, ns in read_times(path, ["a", "b"]).items()}
+    assert found == {("a", "x"): [5.0], ("b", "x"): [6.0]}
 
 
 class TestSittings:
@@ -360,10 +359,10 @@ class TestLoadInTurn:
         """CPU is that until nothing was left to do; that until the last batch was acknowledged is beside it."""
         found = values_of(in_turn, 1, "baseline")
         assert {metric for metric, _ in found if not metric.startswith("duel_")} == {"disk_bytes", "rss_peak_bytes"}
-        load = open_run(in_turn).blocks[1].duel.load
-        samples = sum(one.samples for one in load)
+        load = record_of(in_turn, 1)["duel"]["load"]
+        samples = sum(one["samples"] for one in load)
         for metric, clock in (("duel_load_cpu_us", "drained_cpu_ns"), ("duel_load_acknowledged_cpu_us", "cpu_ns")):
-            of = [getattr(one, clock) for one in load]
+            of = [one[clock] for one in load]
             assert found[metric, ""] == pytest.approx(sum(one["baseline"] for one in of) / samples / 1e3)
             row = next(r for r in table(in_turn, "pairs") if (r["metric"], r["block"]) == (metric, "1"))
             assert row["sittings"] == "2"

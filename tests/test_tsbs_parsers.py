@@ -1,7 +1,6 @@
 """What TSBS prints, as it really prints it, and what is left of it when it dies."""
 
 import contextlib
-import json
 
 import pytest
 from hypothesis import given, settings
@@ -11,15 +10,11 @@ from tsduel.core.errors import UserError
 from tsduel.workloads.tsbs.output import (
     LoadInterval,
     LoadOutput,
-    LoadResults,
     QueryOutput,
     TsbsFormatError,
-    parse_load_json,
     parse_load_stdout,
-    parse_query_json,
     parse_query_stdout,
     precise_mean_ms,
-    together,
 )
 
 HEADER = "time,per. metric/s,metric total,overall metric/s,per. row/s,row total,overall row/s"
@@ -40,23 +35,6 @@ all queries                                                                   :
 min:     0.57ms, med:     1.80ms, mean:     2.06ms, max:    7.96ms, stddev:     1.18ms, sum:   1.0sec, count: 500
 wall clock time: 0.524847sec
 """
-LOAD_JSON = {
-    "RunnerConfig": {"batch-size": 10000, "workers": 2, "reporting-period": 1000000000},
-    "StartTime": 1795184642,
-    "EndTime": 1795184645,
-    "DurationMillis": 3370,
-    "Totals": {"metricRate": 320431.25508678687, "rowRate": 32043.125508678684},
-}
-QUERY_JSON = {
-    "RunnerConfig": {"Workers": 2},
-    "StartTime": 1795184647000,
-    "EndTime": 1795184650000,
-    "DurationMillis": 2327,
-    "Totals": {
-        "overallQuantiles": {"all_queries": {"q0": 0, "q50": 8.634, "q95": 15.529, "q99": 20.36}},
-        "overallQueryRates": {"VictoriaMetrics_mean": 214.9, "all_queries": 214.96},
-    },
-}
 
 
 def test_load_stdout():
@@ -67,23 +45,6 @@ def test_load_stdout():
         LoadInterval(1795184645, 199999.91, 600000.0),
     )
     assert (found.samples, found.seconds, found.rate, found.workers) == (1080000, 3.37, 320431.26, 2)
-
-
-def test_loads_of_several_clients_are_added():
-    """From the first begin to the last end; interval by interval, what ended early with its rest in the next one."""
-    long = LoadOutput(tuple(LoadInterval(100 + i, 10.0, 10.0 * (i + 1)) for i in range(3)), 35, 3.4, 10.3, 2)
-    short = LoadOutput((LoadInterval(7, 20.0, 20.0),), 24, 1.3, 18.5, 2)
-    timed = [LoadResults(3.4, 10.3, 1.0), LoadResults(1.3, 18.5, 1.0)]
-    load, results = together([long, short], timed, [0.004, 0.002])
-    assert load.intervals == (
-        LoadInterval(100, 30.0, 30.0), LoadInterval(101, 14.0, 44.0), LoadInterval(102, 10.0, 54.0)
-    )  # fmt: skip
-    assert (load.samples, load.workers) == (59, 4)
-    assert load.seconds == results.seconds == pytest.approx(3.402)
-    assert load.rate == results.rate == pytest.approx(59 / 3.402)
-    # One alone is as it was; where one said nothing, nothing is known of all.
-    assert together([long], timed[:1], []) == (long, timed[0])
-    assert together([long, None], [timed[0], None], [0.0, 0.0]) == (None, None)
 
 
 NEWER = LOAD.replace("metric/s", "sample/s").replace("metric total", "sample total").replace(" metrics", " samples")
@@ -153,25 +114,10 @@ def test_the_less_rounded_mean_is_taken():
     assert precise_mean_ms(QueryOutput(0, 0, 0, 0, 0, 0, 0, 0, None)) is None
 
 
-def test_results_files():
-    """Milliseconds come out as seconds, quantiles stay in milliseconds."""
-    load, query = parse_load_json(json.dumps(LOAD_JSON)), parse_query_json(json.dumps(QUERY_JSON))
-    assert (load.seconds, load.rate, load.period_s) == (3.37, 320431.25508678687, 1.0)
-    assert (query.seconds, query.rate, query.quantiles_ms["q99"]) == (2.327, 214.96, 20.36)
-
-
-@pytest.mark.parametrize("parse", [parse_load_json, parse_query_json])
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"Totals": null}', "null"])
-def test_broken_results_files_name_the_file(parse, text):
-    """A cut or foreign results file is a sentence with the file and a line."""
-    with pytest.raises(UserError, match=r"^round/some\.json:1: "):
-        parse(text, "round/some.json")
-
-
 @settings(max_examples=30)
 @given(st.text(max_size=200))
 def test_any_text_gives_a_record_or_a_sentence(text):
     """No input makes a parser crash."""
-    for parse in (parse_load_stdout, parse_query_stdout, parse_load_json, parse_query_json):
+    for parse in (parse_load_stdout, parse_query_stdout):
         with contextlib.suppress(UserError):
             parse(text)

@@ -1,13 +1,10 @@
 package block
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"tsduel/host/exchange"
 	"tsduel/host/record"
@@ -26,13 +23,11 @@ type duel struct {
 	sent        map[string]int
 	exchanges   *table
 	differences []record.Difference
-	typical     map[[2]string][]float64 // ln ratios by candidate and state, one a query type and sitting
 }
 
 // runDuel runs a duel. A variant that fails leaves it; the others go on while two are alive.
 func runDuel(ctx context.Context, f *frame, when string, types []string, to **record.DuelRecord) (err error) {
-	d := &duel{frame: f, when: when, types: types, sent: map[string]int{}, differences: []record.Difference{},
-		typical: map[[2]string][]float64{}}
+	d := &duel{frame: f, when: when, types: types, sent: map[string]int{}, differences: []record.Difference{}}
 	d.record = &record.DuelRecord{Start: map[string]record.DuelStart{}, Places: []record.DuelPlace{},
 		Idle: []record.DuelIdle{}, Types: []record.DuelType{}, Load: []record.DuelLoad{},
 		Counters: map[string]map[string]float64{}, RSSBytes: map[string]int64{}, RSSPeakBytes: map[string]int64{}}
@@ -59,7 +54,6 @@ func runDuel(ctx context.Context, f *frame, when string, types []string, to **re
 	if err = errors.Join(err, d.exchanges.Close()); err != nil {
 		return err
 	}
-	d.ratios()
 	return record.WriteJSON(d.path("differences.json"), d.differences)
 }
 
@@ -148,38 +142,4 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	}
 	d.record.Start = map[string]record.DuelStart{}
 	return err
-}
-
-// ratios keeps the ratios of the exchanges for the forecast.
-func (d *duel) ratios() {
-	baseline, types := d.Plan.Variants[0].Name, map[string]int{} // by state
-	for _, queryType := range d.types {
-		types[d.state(queryType)]++
-	}
-	for _, v := range d.Plan.Variants[1:] {
-		for state, n := range types {
-			logs := d.typical[[2]string{v.Name, state}]
-			if d.variants[v.Name].failed || len(logs) < n*d.record.Sittings {
-				continue
-			}
-			var cpu [2]float64
-			for _, t := range d.record.Types {
-				if d.state(t.QueryType) == state {
-					cpu[0] += float64(t.CPUNS[baseline])
-					cpu[1] += float64(t.CPUNS[v.Name])
-				}
-			}
-			d.block.Ratio(v.Name, state+"_typical_ms", mean(logs))
-			d.block.Ratio(v.Name, state+"_cpu_us", math.Log(cpu[1]/cpu[0]))
-		}
-	}
-}
-
-// state begins the names of a query type's metrics. In an upgrade it has the window: the suffix after @.
-func (d *duel) state(queryType string) string {
-	if d.when == "" {
-		return "duel"
-	}
-	_, window, _ := strings.Cut(queryType, "@")
-	return "upgrade_" + cmp.Or(window, "right_after")
 }

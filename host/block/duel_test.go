@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"tsduel/host/exchange"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
@@ -56,9 +54,8 @@ func TestADuelAsksEverySideTheSameSliceAndKeepsAll(t *testing.T) {
 		u.Counters["candidate"]["rows_read"] <= 0 {
 		t.Errorf("%+v", u)
 	}
-	if len(b.Duel.Idle) != 2 || b.Duel.Idle[1].When != "after" || b.Duel.Idle[0].CPUNS["baseline"] < 0 ||
-		b.Ratios["candidate"]["duel_typical_ms"] == 0 || b.Ratios["candidate"]["duel_cpu_us"] == 0 {
-		t.Errorf("%+v %+v", b.Duel.Idle, b.Ratios)
+	if len(b.Duel.Idle) != 2 || b.Duel.Idle[1].When != "after" || b.Duel.Idle[0].CPUNS["baseline"] < 0 {
+		t.Errorf("%+v", b.Duel.Idle)
 	}
 	var phases, checks []string
 	for _, p := range b.Phases {
@@ -179,9 +176,8 @@ func TestWhatAVariantDoesWrongInADuelIsItsOwn(t *testing.T) {
 		f.Row.QueryTypes = types
 		b := fight(t, f)
 		failed(t, b, "duel", "exchange", "out of toys")
-		if len(b.Duel.Types) != 2 || b.Duel.Types[1].Compared != 30 || b.Ratios["third"]["duel_typical_ms"] == 0 ||
-			b.Ratios["candidate"]["duel_typical_ms"] != 0 {
-			t.Errorf("%+v %+v", b.Duel.Types, b.Ratios)
+		if len(b.Duel.Types) != 2 || b.Duel.Types[1].Compared != 30 {
+			t.Errorf("%+v", b.Duel.Types)
 		}
 		if last := rows(t, f, "exchanges.csv.gz")[70]; !strings.Contains(last, ",,") || !strings.Contains(last, ",2") {
 			t.Errorf("last exchange %q", last)
@@ -268,30 +264,6 @@ func TestWaysOfADuel(t *testing.T) {
 		failed(t, fight(t, f), "duel", "exchange", "^60 of 170 exchanges of single-groupby-1-1-1 were compared: "+
 			"there are no more than 60 operations")
 	})
-}
-
-func TestTypicalIsATrimmedMeanOfLogRatios(t *testing.T) {
-	var all []exchange.Exchange
-	for i := range 10 {
-		all = append(all, exchange.Exchange{NS: []int64{1000, int64(1010 + i)}})
-	}
-	all[3].NS[1], all[7].NS[1] = 10, 99_000 // the tenth that is lowest, and the one that is highest
-	all = append(all, exchange.Exchange{NS: []int64{1000, 0}})
-	want := 0.0
-	for _, i := range []int{0, 1, 2, 4, 5, 6, 8, 9} {
-		want += math.Log(float64(1010+i)/1000) / 8
-	}
-	if got, ok := typical(all, 1); !ok || math.Abs(got-want) > 1e-12 {
-		t.Errorf("%v and not %v", got, want)
-	}
-	if _, ok := typical(all[10:], 1); ok {
-		t.Error("there is no pair")
-	}
-	b := record.NewBlock(record.BlockRow{})
-	b.Ratio("candidate", "duel_cpu_us", math.Log(0))
-	if b.Ratio("candidate", "duel_typical_ms", 0.5); len(b.Ratios["candidate"]) != 1 {
-		t.Error("a ratio that nobody could make is none", b.Ratios)
-	}
 }
 
 // A database ignores a request to merge while it merges: all are asked again before the block is void.

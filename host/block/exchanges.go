@@ -2,7 +2,6 @@ package block
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,26 +49,6 @@ func (t *table) add(prefix string, from int, sides []exchange.Side, variants []r
 	return t.Flush()
 }
 
-// typical is the 10 % trimmed mean of ln(time of a side / time of the first side). ok: there is a pair.
-func typical(exchanges []exchange.Exchange, side int) (logRatio float64, ok bool) {
-	var logs []float64
-	for _, x := range exchanges {
-		if x.NS[0] > 0 && x.NS[side] > 0 {
-			logs = append(logs, math.Log(float64(x.NS[side])/float64(x.NS[0])))
-		}
-	}
-	slices.Sort(logs)
-	cut := len(logs) / 10
-	return mean(logs[cut : len(logs)-cut]), len(logs) > 0
-}
-
-func mean(values []float64) (m float64) {
-	for _, v := range values {
-		m += v / float64(len(values))
-	}
-	return m
-}
-
 // keep writes the exchanges into the table, and adds what is known of them to the record of the duel.
 func (a *asking) keep() error {
 	result, sides := a.result, a.job.Sides
@@ -105,10 +84,6 @@ func (a *asking) keep() error {
 		}
 		if i > 0 {
 			kept.Compared = min(kept.Compared, side.Compared)
-			if logRatio, ok := typical(result.Exchanges, i); ok {
-				key := [2]string{name, a.state(a.queryType)}
-				a.typical[key] = append(a.typical[key], logRatio)
-			}
 		}
 	}
 	a.record.Types = append(a.record.Types, kept)

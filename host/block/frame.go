@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,7 +80,6 @@ func runBlock(ctx context.Context, spec record.Spec, p *profiler) (_ *record.Blo
 		}
 	}
 	f.block.Finish(f.Plan.Variants)
-	f.loadRatios()
 	return f.block, nil
 }
 
@@ -273,27 +271,4 @@ func (f *frame) markLoaded(loaded bool) error {
 		return err
 	}
 	return machine.Prepare(machine.Directories{Make: []string{f.loadedMark()}})
-}
-
-// loadRatios keeps the ratios of the loads for the forecast, also of the load on top in an upgrade.
-func (f *frame) loadRatios() {
-	values := map[string]map[string]float64{"load_rate": {}, "upgrade_ingest_rate": {}, "upgrade_ingest_cpu_seconds": {}}
-	metrics := map[string]string{"solo load": "load_rate", "upgrade ingest": "upgrade_ingest_rate"}
-	for _, p := range f.block.Phases {
-		if metric, ok := metrics[p.Part+" "+p.Phase]; ok {
-			values[metric][p.Variant] = float64(p.Count) / (p.End - p.Begin)
-		}
-	}
-	if u := f.block.Upgrade; u != nil {
-		for name, ingest := range u.Ingest {
-			values["upgrade_ingest_cpu_seconds"][name] = float64(ingest.CPUNS["drained"])
-		}
-	}
-	for metric, by := range values {
-		for i, v := range f.alive() {
-			if i > 0 {
-				f.block.Ratio(v.Name, metric, math.Log(by[v.Name]/by[f.Plan.Variants[0].Name]))
-			}
-		}
-	}
 }

@@ -125,6 +125,26 @@ type Coins struct {
 	Ask   []string `json:"ask"`
 }
 
+// Roles are those of all components if a variant has several, else none.
+func (p *Plan) Roles() (roles []string) {
+	several := false
+	for _, v := range p.Variants {
+		several = several || len(v.Components) > 1
+		for _, c := range v.Components {
+			if !slices.Contains(roles, c.Role) {
+				roles = append(roles, c.Role)
+			}
+		}
+	}
+	if !several {
+		return nil
+	}
+	return roles
+}
+
+// Called says whether a counter's samples have this name: versions differ, so there may be several, joined by |.
+func (c Counter) Called(name string) bool { return slices.Contains(strings.Split(c.Name, "|"), name) }
+
 func (r BlockRow) Name() string { return fmt.Sprintf("%03d", r.Block) }
 
 // Project is the directory with the adapters: each run has a copy of its own, which no later change reaches.

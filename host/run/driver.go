@@ -15,6 +15,7 @@ import (
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
+	"tsduel/host/values"
 	"tsduel/host/workload"
 )
 
@@ -269,6 +270,9 @@ func (d *driver) publish(spec record.Spec, b *record.Block) error {
 		}
 	}
 	b.Method = d.method
+	if err := values.Write(d.Plan, b, spec.Dir); err != nil {
+		return err
+	}
 	if err := record.WriteJSON(filepath.Join(spec.Dir, "block.json"), b); err != nil {
 		return err
 	}

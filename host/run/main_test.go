@@ -81,6 +81,12 @@ func done(spec record.Spec) *record.Block {
 		b.Solo[v] = record.SoloRecord{Canary: &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}}
 	}
 	b.Duel = &record.DuelRecord{}
+	path := filepath.Join(spec.Dir, "duel")
+	_ = os.MkdirAll(path, 0o777)
+	if table, err := record.CreatePacked(filepath.Join(path, "exchanges.csv.gz")); err == nil {
+		_, _ = table.WriteString("query_type,sitting\n")
+		_ = table.Close()
+	}
 	for _, t := range spec.Row.QueryTypes {
 		b.Duel.Types = append(b.Duel.Types, record.DuelType{QueryType: t, Exchanges: 100, Compared: 100, Seconds: 0.5})
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // sampleLine is a line of exposition text, of Prometheus' text format 0.0.4 or of OpenMetrics: a name, labels in
-// braces, a value; then perhaps a time and an exemplar, which nobody needs. exposition.py has the same pattern.
+// braces, a value; then perhaps a time and an exemplar, which nobody needs.
 var sampleLine = regexp.MustCompile(`^[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*)[ \t]*(\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\})?` +
 	`[ \t]*([^ \t\r\n#{}"]+)(?:[ \t]+[-+.0-9eE]+)?(?:[ \t]+#.*)?[ \t\r]*\n?$`)
 
@@ -65,15 +65,10 @@ const samplesMost = 100_000
 // joined by |; each regular expression of Counter.Labels must match in full. found is false if there is no
 // sample: names differ between versions. A sample that cannot be read is the server's fault.
 func Sum(text []byte, counter record.Counter) (sum float64, found bool, err error) {
-	wanted := map[string]string{}
-	maps.Copy(wanted, counter.Labels)
-	if counter.Role != "" {
-		wanted[roleLabel] = regexp.QuoteMeta(counter.Role)
-	}
+	wanted, read := labelsOf(counter), 0
 	// Parse only these names: there may be thousands of others. Without TYPE lines all samples are untyped.
-	names, read := strings.Split(counter.Name, "|"), 0
 	for line := range bytes.Lines(text) {
-		if name, _ := nameOf(line); name == nil || !slices.Contains(names, string(name)) {
+		if name, _ := nameOf(line); name == nil || !counter.Called(string(name)) {
 			continue
 		}
 		if read++; read > samplesMost {
@@ -94,6 +89,16 @@ func Sum(text []byte, counter record.Counter) (sum float64, found bool, err erro
 		}
 	}
 	return sum, found, nil
+}
+
+// labelsOf are the regular expressions that the labels of a counter's samples match.
+func labelsOf(counter record.Counter) map[string]string {
+	wanted := map[string]string{}
+	maps.Copy(wanted, counter.Labels)
+	if counter.Role != "" {
+		wanted[roleLabel] = regexp.QuoteMeta(counter.Role)
+	}
+	return wanted
 }
 
 // parseSample reads a line without its time, which expfmt knows as a whole number only.

@@ -81,7 +81,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// What exporters write is read exactly, with the label of a component, too. exposition.py reads the same file.
+// What exporters write is read exactly, with the label of a component, too.
 func TestExporters(t *testing.T) {
 	text, err := os.ReadFile("../../tests/data/exposition.json")
 	must(t, err)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tsduel.core import caches
 from tsduel.core.errors import UserError
-from tsduel.core.record import DuelType
+from tsduel.core.record import DuelType, table
 from tsduel.core.rundir import open_run
 from tsduel.core.wording import last_line
 from tsduel.question.experiments import find
@@ -24,7 +24,6 @@ from tsduel.question.read import read_file
 from tsduel.targets import databases
 from tsduel.workloads.own import grafana, rules
 from tsduel.workloads.own.query import documents, read_text
-from tsduel.workloads.tsbs.exchanges import read_exchanges, trimmed_mean
 
 STAGES = ("plan", "provision", "build", "run")
 _SMALL = (
@@ -121,7 +120,10 @@ def _table(run_dir: Path) -> tuple[str, bool]:
     plan = run.plan
     block = next(iter(run.blocks), None)
     records = {record.query_type: record for record in (block.duel.types if block and block.duel else ())}
-    times = read_exchanges(block.path / "duel/exchanges.csv.gz") if block and records else {}
+    took = {
+        row["query_type"]: f"{float(row['value']):.2f}" for row in (table(block, "values") if block else ())
+        if (row["variant"], row["metric"]) == (run.variants[0], "duel_typical_ms")
+    }  # fmt: skip
     rows = [("query", "series", "points", "time, ms", "both sides")]
     good = True
     for queried in plan.queries.types if plan.queries else ():
@@ -130,11 +132,17 @@ def _table(run_dir: Path) -> tuple[str, bool]:
             rows.append((queried.name, "", "", "", "not tried"))
             good = False
             continue
-        own = times.get(queried.name, {}).get(0, {})
-        took = [trimmed_mean(ns)[0] / 1e6 for ns in own.values() if len(ns)]
         verdict = _verdict(record, quiet=queried.quiet)
         good = good and verdict.startswith("agree")
-        rows.append((queried.name, str(record.series), str(record.points), f"{took[0]:.2f}" if took else "", verdict))
+        rows.append(
+            (
+                queried.name,
+                str(record.series),
+                str(record.points),
+                f"{took[queried.name]:.2f}" if queried.name in took else "",
+                verdict,
+            )
+        )
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     if block:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tsduel.core import files, tables
 from tsduel.core.errors import UserError
-from tsduel.core.record import SOLO, Block
+from tsduel.core.record import SOLO, Block, table
 from tsduel.core.rundir import Run, open_run
 from tsduel.tidy import profiles
 from tsduel.tidy.blocks import decide
@@ -48,14 +48,13 @@ def main(run_dir: Path) -> None:
     added: defaultdict[tuple[object, ...], Counter[int]] = defaultdict(Counter)
     better: dict[str, str] = {}
     with ExitStack() as stack:
-        names = ("measurements", "pairs", "timeseries", "noise")
-        measurements, pairs, series, noise = (stack.enter_context(_table(out, name)) for name in names)
+        names = ("measurements", "pairs", "noise")
+        measurements, pairs, noise = (stack.enter_context(_table(out, name)) for name in names)
         noise(_signals(run))
         for block in run.blocks:
             reading, key = read_block(run.at(block.cell), block), (block.cell, block.block)
             measurements((*key, *m[:5], number(m.value), m.unit) for m in reading.measurements)
             pairs((*key, *p[:5], f"{p.log_ratio:.12g}", *map(number, p[6:])) for p in reading.pairs)
-            series((*key, *p[:4], f"{p.elapsed_s:.3f}", p.metric, f"{p.value:.7g}") for p in reading.points)
             noise(_collection(run, block, reading))
             for (variant, query_type), ns in reading.times.items():
                 if (block.block, variant) in counts:
@@ -70,19 +69,9 @@ def main(run_dir: Path) -> None:
         "blocks": (
             (*line[:5], _lower(not line.cause), line.cause, *map(_lower, line.second), line.reason) for line in decided
         ),
-        "checks": (
-            (
-                *(block.cell, block.block, c.variant, c.phase, c.query_type, c.check),
-                *(number(c.expected), number(c.actual), _lower(c.ok), c.message),
-            )
-            for block in run.blocks
-            for c in block.checks
-        ),
-        "phases": (
-            (block.cell, block.block, p.variant, p.part, p.phase, p.query_type, f"{p.begin:.3f}", f"{p.end:.3f}")
-            for block in run.blocks
-            for p in block.phases
-        ),
+        "timeseries": _copied(run, "timeseries"),
+        "checks": _copied(run, "checks"),
+        "phases": _copied(run, "phases", times=("begin", "end")),
         "windows": _windows(run),
         "units": sorted(better.items()),
         "profiles": profiles.rows(run),
@@ -115,6 +104,15 @@ def number(value: object) -> str:
     if not isinstance(value, (int, float)):
         return str(value)
     return str(int(value)) if value == int(value) else f"{value:.10g}"
+
+
+def _copied(run: Run, name: str, times: Collection[str] = ()) -> Iterator[Row]:
+    """Copy a table that the host has made of each block; `times` are columns of seconds."""
+    for block in run.blocks:
+        with files.reading(block.path / f"{name}.csv", "table"):
+            for row in table(block, name):
+                own = ((column, row[column]) for column in getattr(tables, name.upper())[2:])
+                yield block.cell, block.block, *(f"{float(text):.3f}" if of in times else text for of, text in own)
 
 
 def _distributions(times: Times) -> Iterator[Row]:
@@ -168,12 +166,14 @@ def _collection(run: Run, block: Block, reading: Reading) -> Iterator[Row]:
     """
     limit = run.plan.noise.gc_flag_pct if run.plan.noise else None
     cpus = float(run.machines.get(block.host, {}).get("cpus") or 1)
+    with files.reading(block.path / "phases.csv", "table"):
+        begins = {(row["variant"], row["part"], row["phase"]): float(row["begin"]) for row in table(block, "phases")}
     for measured in reading.measurements:
         variant = measured.variant
-        load, stop = (block.phase(variant, SOLO, name) for name in ("load", "stop"))
-        if measured.metric != "gc_cpu_seconds" or load is None or stop is None or stop.begin <= load.begin:
+        load, stop = (begins.get((variant, SOLO, name), 0.0) for name in ("load", "stop"))
+        if measured.metric != "gc_cpu_seconds" or not 0 < load < stop:
             continue
-        share = 100 * measured.value / (stop.begin - load.begin) / cpus
+        share = 100 * measured.value / (stop - load) / cpus
         effect, message = "ok", ""
         if limit is not None and share >= limit:
             effect = "flag"

@@ -1,13 +1,12 @@
 """The contents of a block's raw files, for every workload: rows of tidy/ without cell and block."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tsduel.core.metrics import METRICS, Better
+from tsduel.core.metrics import Better
 
 
 class Measurement(NamedTuple):
@@ -42,18 +41,6 @@ class PairedRatio(NamedTuple):
     second_effect: float | None = None
 
 
-class Point(NamedTuple):
-    """One point of a time series; seconds since its phase began."""
-
-    variant: str
-    part: str
-    phase: str
-    query_type: str
-    elapsed_s: float
-    metric: str
-    value: float
-
-
 @dataclass
 class Reading:
     """All data of one block. `times`: service times in ns, by variant and query type; `better`: directions of units.
@@ -63,15 +50,6 @@ class Reading:
 
     measurements: list[Measurement] = field(default_factory=list)
     pairs: list[PairedRatio] = field(default_factory=list)
-    points: list[Point] = field(default_factory=list)
     times: dict[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
     counts: dict[tuple[str, str, float, str, str], dict[int, int]] = field(default_factory=dict)
     better: dict[str, Better] = field(default_factory=dict)
-
-    def add(self, variant: str, values: Iterable[tuple[str, str, float | None]]) -> None:
-        """Add values of metrics of the registry, each as (metric, query type, value); None is left out."""
-        self.measurements += [
-            Measurement(variant, METRICS[name].part, METRICS[name].phase, query_type, name, value, METRICS[name].unit)
-            for name, query_type, value in values
-            if value is not None
-        ]

@@ -5,12 +5,8 @@ those of TSBS 37fced794d56 and of real runs. Newer builds say "samples", older o
 Carriage returns of terminal logs are ignored.
 """
 
-import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tsduel.core.errors import UserError
 
@@ -63,15 +59,6 @@ class LoadOutput:
 
 
 @dataclass(frozen=True)
-class LoadResults:
-    """The loader's --results-file: seconds, samples/s, and the seconds of a reporting period."""
-
-    seconds: float
-    rate: float
-    period_s: float
-
-
-@dataclass(frozen=True)
 class QueryOutput:
     """The stdout of run_queries over all its queries; times in ms but `sum_s` and `wall_s`."""
 
@@ -84,15 +71,6 @@ class QueryOutput:
     stddev_ms: float
     sum_s: float
     wall_s: float | None
-
-
-@dataclass(frozen=True)
-class QueryResults:
-    """The --results-file of run_queries, over all its queries: seconds, queries/s, quantiles in ms ("q50" ...)."""
-
-    seconds: float
-    rate: float
-    quantiles_ms: dict[str, float]
 
 
 def visible_lines(text: str) -> list[str]:
@@ -169,34 +147,3 @@ def precise_mean_ms(output: QueryOutput) -> float | None:
     sum_error = 0.05 / output.sum_s if output.sum_s else 1.0
     mean_error = 0.005 / output.mean_ms if output.mean_ms else 1.0
     return output.sum_s * 1000 / output.count if sum_error < mean_error else output.mean_ms
-
-
-def parse_load_json(text: str, file: str = "load.json") -> LoadResults:
-    """Read the loader's results file."""
-    with _results(text, file, "a TSBS loader") as results:
-        return LoadResults(
-            seconds=results["DurationMillis"] / 1000,
-            rate=float(results["Totals"]["metricRate"]),
-            period_s=results["RunnerConfig"]["reporting-period"] / 1e9,
-        )
-
-
-def parse_query_json(text: str, file: str = "query.json") -> QueryResults:
-    """Read the results file of run_queries."""
-    with _results(text, file, "run_queries") as results:
-        totals = results["Totals"]
-        return QueryResults(
-            seconds=results["DurationMillis"] / 1000,
-            rate=float(totals["overallQueryRates"]["all_queries"]),
-            quantiles_ms={name: float(value) for name, value in totals["overallQuantiles"]["all_queries"].items()},
-        )
-
-
-@contextmanager
-def _results(text: str, file: str, program: str) -> Iterator[Any]:
-    try:
-        yield json.loads(text)
-    except json.JSONDecodeError as error:
-        raise TsbsFormatError(file, error.lineno, f"not JSON: {error.msg} (the file may be cut short)") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TsbsFormatError(file, 1, f"not a results file of {program}: {error!r} is missing or wrong") from None

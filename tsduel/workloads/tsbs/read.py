@@ -1,17 +1,20 @@
-"""The reading half of the TSBS workload: raw/HOST/BBB -> measurements, ratios, courses, times; benchstat's lines."""
+"""The reading half of the TSBS workload: the tables of a block, times and histograms; benchstat's lines."""
 
+import csv
+import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tsduel.core import files
 from tsduel.core.metrics import METRICS, Better, Metric
-from tsduel.core.record import DUEL, Block
+from tsduel.core.record import CAPACITY, DUEL, MIXED, Block, table
 from tsduel.core.rundir import Run
-from tsduel.workloads.measured import Reading
-from tsduel.workloads.tsbs.exchanges import Figures, read_duel
-from tsduel.workloads.tsbs.measure import measure, read_solo
-from tsduel.workloads.tsbs.rates import read_rates
-from tsduel.workloads.tsbs.series import points
-from tsduel.workloads.tsbs.upgrade import read_upgrade
+from tsduel.workloads.measured import Measurement, PairedRatio, Reading
 
 _NAMED = {
     "load_rate": ("samples/s", 1.0),
@@ -26,26 +29,56 @@ _UNIT_IN_NAME = re.compile(r"_(seconds|ms|us|bytes)$")
 
 def read_block(run: Run, block: Block) -> Reading:
     """Read one block; a variant that failed gives its figures from before that."""
-    reading, failed = Reading(), {failure.variant for failure in block.failures}
-    figures = Figures(block, run.variants[0], [name for name in run.variants if name not in failed], reading)
-    is_whole = "" not in failed and not block.void
-    if run.plan.design.start_from == "baseline":
-        # Only the baseline loaded data, so its load is not compared.
-        if is_whole:
-            read_upgrade(figures, run.variants)
-        return reading
-    for variant in run.variants:
-        if variant in block.solo:
-            raw = read_solo(block, run.plan.variant(variant), run.plan)
-            # If loads are in turn, a load alone is only in the warm-up block, of other data: its sizes are not shown.
-            phase = "load" if block.kind == "warmup" else "stop"
-            kept = (value for value in measure(raw) if not run.plan.loads_in_turn or METRICS[value[0]].phase == phase)
-            reading.add(variant, kept)
-            reading.points += points(raw)
-    if is_whole:
-        read_duel(figures)
-        read_rates(figures, run.plan)
+    reading = Reading()
+    with files.reading(block.path / "values.csv", "table of values"):
+        for row in table(block, "values"):
+            metric = METRICS[row["metric"]]
+            keys = (row["variant"], metric.part, metric.phase, row["query_type"], metric.name, float(row["value"]))
+            reading.measurements.append(Measurement(*keys, metric.unit))
+        for row in table(block, "pairs"):
+            metric = METRICS[row["metric"]]
+            key = (row["candidate"], metric.part, metric.phase, row["query_type"], metric.name, float(row["log_ratio"]))
+            n, sittings = (int(row[name]) for name in ("n", "sittings"))
+            se, deviation, effect = (_known(row[name]) for name in ("se", "sitting_sd", "second_effect"))
+            reading.pairs.append(PairedRatio(*key, se, n, sittings, deviation, effect))
+    alive = [name for name in run.variants if block.counts(name)]
+    if block.duel and alive:
+        reading.times = read_times(block.path / "duel/exchanges.csv.gz", alive)
+    for part, records in ((MIXED, block.mixed), (CAPACITY, block.capacity)):
+        for variant in (name for name in alive if name in records):
+            phases = records[variant].phases
+            good = {stream.rate for phase in phases if not phase.void for stream in phase.streams}
+            for of, counts in read_counts(block.path / variant / f"{part}.csv.gz").items():
+                if of[0] in good:
+                    reading.counts[variant, part, *of] = counts
     return reading
+
+
+def _known(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def read_times(path: Path, variants: Sequence[str]) -> dict[tuple[str, str], NDArray[np.float64]]:
+    """Read an exchanges.csv.gz: ns by variant and query type. What not all of these variants answered is left out."""
+    with files.reading(path, "table of exchanges"):
+        found = pd.read_csv(io.BytesIO(files.content(path)))
+        columns = [f"{name}_ns" for name in variants if f"{name}_ns" in found.columns]
+        ns = found[["query_type", *columns]].set_index("query_type").astype(float)
+        answered = ns.where((ns > 0) & (ns < np.inf)).dropna()
+        return {
+            (column.removesuffix("_ns"), str(query_type)): rows[column].to_numpy()
+            for query_type, rows in answered.groupby(level=0, sort=False) for column in columns
+        }  # fmt: skip
+
+
+def read_counts(path: Path) -> dict[tuple[float, str, str], dict[int, int]]:
+    """Read a mixed.csv.gz or capacity.csv.gz: (rate, operation, time) -> ns -> count."""
+    counts: dict[tuple[float, str, str], dict[int, int]] = {}
+    with files.reading(path, "table of counts"):
+        for row in csv.DictReader(files.content(path).decode().splitlines()):
+            key = (float(row["rate"]), row["operation"], row["time"])
+            counts.setdefault(key, {})[int(row["value_ns"])] = int(row["count"])
+    return counts
 
 
 def rows(run: Run) -> list[str]:
