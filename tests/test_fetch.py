@@ -62,9 +62,8 @@ def there(monkeypatch):
     return states
 
 
-def test_a_run_that_has_ended_unexpectedly_is_fetched_before_that_is_told(run_dir, there, monkeypatch):
+def test_a_run_that_has_ended_unexpectedly_is_fetched_before_that_is_told(run_dir, there):
     """Out of memory, restarted: the blocks that were finished before are there."""
-    monkeypatch.setattr(attend.lent, "take_back", lambda _: None)
     there["host1"] = State("lost", 0, ("001", "002"))
     attendant = attend.Attendant(Link.all(run_dir)["host1"], show.View(None), started=True)
     with pytest.raises(UserError, match="ended unexpectedly"):

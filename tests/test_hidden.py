@@ -102,8 +102,9 @@ def test_knobs_lose_what_nobody_else_may_read():
 def test_no_sentence_quotes_what_was_read_in():
     """A value of a wrong type is refused by its key, and a sentence that quotes a URL has no user in it."""
     with pytest.raises(UserError, match=r"env\.PASSWORD") as caught:
-        of_baseline(env={"PASSWORD": 1234567890})
+        of_baseline(env={"PASSWORD": 1234567890.5})
     assert "1234567890" not in str(caught.value)
+    assert "1234567890" not in str(of_baseline(env={"PASSWORD": 1234567890}).env)
     assert str(UserError(f"cannot read https://me:{SECRET}@host/x: no")) == "cannot read https://host/x: no"
 
 

@@ -122,8 +122,8 @@ def _hidden(part: Any, name: str, *, free: bool, templates: bool = False) -> Any
     if isinstance(part, list):
         return [hide(each, _flag_of(part, at) or name, free=free) for at, each in enumerate(part)]
     if not isinstance(part, str):
-        value(name, str(part) * free)  # a sentence may refuse it
-        return part
+        shown = value(name, str(part) * free)  # a sentence may refuse it
+        return shown if type(part) is int and NAME.fullmatch(shown) else part
     if not free or (templates and "{{" in part):
         return repository(part) if name == "repo" else text(part) if name == "url" else part
     if flag := _FLAG.fullmatch(part):
