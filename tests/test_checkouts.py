@@ -146,12 +146,15 @@ def test_any_files_are_the_same_in_a_copy(tmp_path_factory, files):
 
 def test_git_is_asked_with_settings_of_ours(repository, tmp_path, monkeypatch):
     """Signatures, colours, a pager or another repository of the user's change nothing of what git prints."""
-    words = [PROJECT / "scripts/git", "-C", repository.path, "log", "--format=%s"]
+    bare = tmp_path / "bare.git"
+    subprocess.run(["git", "clone", "-q", "--bare", repository.path, bare], check=True)
+    words = [PROJECT / "scripts/git", "-C", bare, "log", "--format=%s"]
     plain = subprocess.run(words, capture_output=True, check=True)
     (tmp_path / "config").write_text(
         "[log]\n\tshowSignature = true\n\tdecorate = full\n[color]\n\tui = always\n\tdiff = always\n"
         "[core]\n\tpager = false\n"
         "\tautocrlf = true\n\thooksPath = /nonexistent\n[format]\n\tpretty = oneline\n[diff]\n\texternal = false\n"
+        "[safe]\n\tbareRepository = explicit\n"
     )
     hostile = {
         "GIT_CONFIG_GLOBAL": f"{tmp_path}/config",

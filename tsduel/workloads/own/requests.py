@@ -206,8 +206,8 @@ def _values(name: str, data: Data) -> Sequence[str] | range:
         if values := [value for value in values if not _IN_REGEX.search(value)] or values:
             return values
     raise RefusedError(
-        f"has the placeholder {{{{{name}}}}} without values: write `values: {{{name}: [a, b]}}` into the file, "
-        f'or SET="queries.values.{name}=[a,b]"'
+        f'has the placeholder {{{{{name}}}}} without values: SET="queries.values.{name}=[a,b]" gives them, '
+        f"and so does `values: {{{name}: [a, b]}}` in a file of queries"
     )
 
 
