@@ -532,6 +532,15 @@ def test_a_check_tells_the_kind_of_file_by_its_content(tmp_path, name, text, kin
     assert queries.kind_of(str(path)) == kind
 
 
+def test_a_check_says_why_its_run_ended(tmp_path, monkeypatch):
+    """The last line of the stage, whatever a library wrote to standard error before it."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho INFO: no pressure here >&2; echo the run has stopped: no data; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(queries.sys, "executable", str(program))
+    assert queries._stage("run", str(tmp_path), {}) == (1, "the run has stopped: no data")
+
+
 def test_values_are_given_beside_a_file_as_they_are_written(tmp_path):
     """On the command line: a list, numbers, one value; `queries.file=` takes a file away."""
     (tmp_path / "q.txt").write_text('cpu_usage_user{x="{{x}}",y="{{y}}"}\n')
