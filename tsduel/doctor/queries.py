@@ -135,15 +135,7 @@ def _table(run_dir: Path) -> tuple[str, bool]:
             continue
         verdict = _verdict(record, quiet=queried.quiet)
         good = good and verdict.startswith("agree")
-        rows.append(
-            (
-                queried.name,
-                str(record.series),
-                str(record.points),
-                f"{took[queried.name]:.2f}" if queried.name in took else "",
-                verdict,
-            )
-        )
+        rows.append((queried.name, str(record.series), str(record.points), took.get(queried.name, ""), verdict))
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     if block:
