@@ -6,11 +6,13 @@ import collections
 import gzip
 import json
 import os
+import re
 import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import synthetic
 
 from tests import owndump, plans
 from tsduel.core.errors import UserError
@@ -530,6 +532,21 @@ def test_a_check_tells_the_kind_of_file_by_its_content(tmp_path, name, text, kin
     path = tmp_path / name
     path.write_text(text)
     assert queries.kind_of(str(path)) == kind
+
+
+def test_a_check_says_why_its_run_ended(tmp_path, monkeypatch):
+    """The last line of the stage, whatever a library wrote to standard error before it."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho INFO: no pressure here >&2; echo the run has stopped: no data; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(queries.sys, "executable", str(program))
+    assert queries._stage("run", str(tmp_path), {}) == (1, "the run has stopped: no data")
+
+
+def test_a_check_prints_the_time_of_each_query(tmp_path):
+    """In ms, of the first side's `duel_typical_ms`; of the real table that tsduel-host writes."""
+    told, _ = queries._table(synthetic.tidied(synthetic.write_run(tmp_path / "r", synthetic.Spec(blocks=1))))
+    assert re.search(r"^cpu-max-all-8 +0 +0 +[1-9]\.\d\d +both", told, re.MULTILINE), told
 
 
 def test_values_are_given_beside_a_file_as_they_are_written(tmp_path):

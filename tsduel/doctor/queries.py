@@ -109,10 +109,11 @@ def _stage(stage: str, directory: str, variables: Mapping[str, str]) -> tuple[in
             target.symlink_to(source.resolve())
     done = subprocess.run(
         [sys.executable, "-m", "tsduel", stage, "check"],
-        cwd=directory, env=dict(variables), capture_output=True, text=True, check=False,
+        cwd=directory, env=dict(variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
-    sentence = [line.removeprefix("tsduel: ") for line in done.stderr.splitlines() if line.startswith("tsduel: ")]
-    return done.returncode, "\n".join(sentence) or last_line(done.stdout + done.stderr)
+    sentence = [line.removeprefix("tsduel: ") for line in done.stdout.splitlines() if line.startswith("tsduel: ")]
+    # A run that ends by itself says why in its last line, after whatever came on standard error.
+    return done.returncode, "\n".join(sentence) or last_line(done.stdout)
 
 
 def _table(run_dir: Path) -> tuple[str, bool]:
@@ -134,15 +135,7 @@ def _table(run_dir: Path) -> tuple[str, bool]:
             continue
         verdict = _verdict(record, quiet=queried.quiet)
         good = good and verdict.startswith("agree")
-        rows.append(
-            (
-                queried.name,
-                str(record.series),
-                str(record.points),
-                f"{took[queried.name]:.2f}" if queried.name in took else "",
-                verdict,
-            )
-        )
+        rows.append((queried.name, str(record.series), str(record.points), took.get(queried.name, ""), verdict))
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     if block:
