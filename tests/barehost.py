@@ -165,8 +165,11 @@ class BareHost:
         lower = tree()
         _remove_leftovers()
         self.state = HOME / f"live-{os.getpid()}-{self.directory.name}"
-        self.state.mkdir()
-        (self.state / "owner").write_text(f"{os.getpid()} {_began(os.getpid())}")
+        # Whoever sees it sees whose it is: without an owner it is a leftover.
+        fresh = HOME / f"new-{self.state.name}"
+        fresh.mkdir()
+        (fresh / "owner").write_text(f"{os.getpid()} {_began(os.getpid())}")
+        fresh.rename(self.state)
         self.link, self.address, home_address = self._make_link()
         self.proxy = egress.start(home_address)
         self._make_key(lower)
