@@ -12,6 +12,7 @@ _AT_ONCE = 4_000_000
 _LEAST_VARIANCE = 1e-12
 """As a share of the mean square: caps |t| where flips make all differences of a metric equal."""
 _EQUAL = 1e-9
+"""Of |t|, and of |t| as a share of itself: a mean that is 0 up to rounding ties with 0."""
 
 
 def sign_vectors(blocks: int, seed: int) -> Floats:
@@ -52,6 +53,6 @@ def westfall_young(differences: Floats, seed: int) -> list[float]:
     for part in np.array_split(vectors, -(-len(vectors) * metrics // _AT_ONCE)):
         # Step down: compare the largest |t| with the maximum over all, the next with that over the rest.
         maxima = np.maximum.accumulate(statistics(part)[:, order[::-1]], axis=1)[:, ::-1]
-        reached += (maxima >= seen[order] * (1 - _EQUAL)).sum(axis=0)
+        reached += (maxima >= seen[order] * (1 - _EQUAL) - _EQUAL).sum(axis=0)
     p = np.maximum.accumulate(np.maximum(reached / len(vectors), 0.5 ** (counts[order] - 1.0)))
     return [*map(float, p[np.argsort(order)])]
