@@ -49,7 +49,7 @@ $(filter-out tsbs gobench,$(COMMANDS)): .venv
 clean-cache uninstall: known
 	$(DO)scripts/$@$(OR)
 
-# What one person runs between two commits, and the rest, in which nothing of it is repeated.
+# What one person runs between two commits, and the rest.
 test: .venv-dev
 	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; scripts/test$(OR)
 
