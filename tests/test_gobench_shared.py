@@ -190,7 +190,8 @@ def test_a_benchmark_that_broke_begins_the_answer_and_is_a_failed_check(tmp_path
     """It is found by the warm-up block, whose other failures count for nothing; the mean of the others stands."""
     row, why = "Search/Names/100", "BenchmarkSearch/Names/100 ended with exit code 2: panic: queue is closed"
     run = made(tmp_path, replace(SPEC, only={row: "baseline"}, lacking={row: ("candidate", why)}))
-    assert f"(6 blocks): **✗ a check failed**: v1.1.0: {why}. **✗ worse**: Memory" in comment.main(run).splitlines()[2]
+    answer = comment.main(run).splitlines()[2]
+    assert f"(6 blocks): **✗ a check failed**: v1.1.0: {why}. **✗ worse**: Memory" in answer
     assert outcome.exit_code(run, "") == outcome.exit_code(run, "regression") == 4
     assert f"1 check failed (candidate: {why})" in capsys.readouterr().err
     report.print_summary(run)

@@ -650,8 +650,9 @@ def test_no_variable_of_the_build_is_what_a_host_says(tmp_path):
 
 # How a function shows that it reads what a host says or writes.
 MARKS = re.compile(
-    r"\bhost\.(run|command)\(|\b(link|self)\.(ask|state|start)\(|links\[\w+\]\.state\(|\buntrusted\.(ask|started|unpack)\("
-    r"|\.of_(any_)?host\(|\.machines\b|\.host\.get|read_block\(|\btable\(block|\.json\(f?['\"]raw|files\.(reading|content|text)\("
+    r"\bhost\.(run|command)\(|\b(link|self)\.(ask|state|start)\(|links\[\w+\]\.state\("
+    r"|\buntrusted\.(ask|started|unpack)\(|\.of_(any_)?host\(|\.machines\b|\.host\.get|read_block\("
+    r"|\btable\(block|\.json\(f?['\"]raw|files\.(reading|content|text)\("
     r"|\bTail\(|\bparse\(line|['\"/]events\.jsonl|block\.path"
 )
 # What is read of a host by other words, or shown after another one of this table has read it.

@@ -22,7 +22,7 @@ def checked(url: str, given: Collection[str]) -> None:
         raise ValueError("url: write it like http://HOST:PORT, with a path if one is before those of the database")
     if parts.scheme != "http":
         raise ValueError(
-            f"url: {parts.scheme} is not spoken to servers: give their address behind what ends TLS, as http://HOST:PORT"
+            f"url: {parts.scheme} is not spoken to servers: give their address behind what ends TLS, http://HOST:PORT"
         )
 
 

@@ -198,7 +198,7 @@ def _template(target: dict[str, Any], range_s: float) -> Template:
     most = points if isinstance(points, int) and points > 1 else _POINTS
     step_s = max(least_s, next((nice for nice in _NICE_S if nice * most >= range_s), float(_NICE_S[-1])))
     factor, fixed = target.get("intervalFactor"), target.get("step")
-    step_s *= factor if isinstance(factor, int) and 1 <= factor <= 100 else 1  # noqa: PLR2004 - Grafana's menu ends at 10
+    step_s *= factor if isinstance(factor, int) and 1 <= factor <= 100 else 1  # noqa: PLR2004 - in Grafana 10
     step_s = fixed if isinstance(fixed, int | float) and 1 <= fixed <= range_s else min(step_s, range_s)
     length_s = 0.0 if target.get("instant") is True and target.get("range") is not True else range_s
     return Template(filled(target["expr"].strip(), step_s, range_s), length_s, float(step_s))
