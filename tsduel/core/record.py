@@ -185,8 +185,8 @@ def table(block: Block, name: str) -> list[dict[str, str]]:
     if not path.exists():
         run = block.path.parents[2]
         raise UserError(
-            f"{path} is missing: where the block's other files are, `tsduel-host tidy {run}` makes it "
-            "(build/agent.json says which program that is)"
+            f"{path} is missing: `tsduel-host tidy {run}` makes it from the other files of the block, where they "
+            "are (build/agent.json says which program that is)"
         )
     with files.reading(path, "table"):
         return list(csv.DictReader(io.StringIO(files.content(path).decode(), newline="")))
