@@ -1,4 +1,4 @@
-"""The rows of stats/comparison.json of one candidate in one cell, and the names of both sides for people."""
+"""The rows of stats/comparison.json of one candidate, and the names of both sides for people."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ def decision(row: Row) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One candidate against the baseline in one cell.
+    """One candidate against the baseline.
 
-    `labels`: baseline first. `valid`: blocks that count. `dropped`: the others, with their reasons. `apart`:
-    the candidate is another database. `protocols`: those of the load, if they differ. `broken`: sentences about
-    benchmarks that measured nothing. `same`: a sentence if both sides are the same program, and should not be.
+    `setting`: that of its run in a study. `labels`: baseline first. `valid`: blocks that count. `dropped`: the others,
+    with their reasons. `apart`: the candidate is another database. `protocols`: those of the load, if they differ.
+    `broken`: sentences about benchmarks that measured nothing. `same`: a sentence if both sides are the same program,
+    and should not be.
     """
 
-    cell: str
     candidate: str
     labels: tuple[str, str]
     rows: list[Row]
@@ -51,12 +51,13 @@ class Comparison:
     protocols: str = ""
     broken: tuple[str, ...] = ()
     same: str = ""
+    setting: str = ""
 
     @property
     def title(self) -> str:
-        """Both labels and the cell, as Markdown: v2 against v1."""
+        """Both labels and the setting, as Markdown: v2 against v1."""
         baseline, candidate = map(markup.text, self.labels)
-        return f"{candidate} against {baseline}{markup.aside(markup.text(self.cell))}"
+        return f"{candidate} against {baseline}{markup.aside(markup.text(self.setting))}"
 
     @property
     def blocks(self) -> str:

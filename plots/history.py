@@ -19,8 +19,8 @@ from tsduel.core.errors import UserError
 def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     """Print history.md of a compared run, and draw plots/history.svg and .png."""
     source = open_source(run_dir)
-    if source.plan.sweeps or source.pivoted:
-        raise UserError(f"{run_dir} has no course over versions: it is a sweep or a pivot; see its report")
+    if source.pivoted:
+        raise UserError(f"{run_dir} has no course over versions: it is a pivot; see its report")
     what = followed(source.plan.kind, environment, in_turn=source.plan.exchanges_load)
     rows = [(comparison, comparison.row(what.metric, what.query_type)) for comparison in source.comparisons]
     if not any(row and row["change_pct"] is not None for _, row in rows):

@@ -72,7 +72,7 @@ def main(environment: Mapping[str, str], results: Path) -> int:
     failed, doubts = list(failures(logs, labels)), list(warnings(logs, labels, figures))
     title, names = "{candidate} against {baseline}".format(**labels), markup.text(" and ".join(labels.values()))
     known = [row for row in figures if row["change_pct"] is not None]
-    sides = Comparison("", "candidate", (labels["baseline"], labels["candidate"]), known, METRICS, [], {})
+    sides = Comparison("candidate", (labels["baseline"], labels["candidate"]), known, METRICS, [], {})
     # Without the mark, which stands for a verdict.
     answers = [] if failed else [line.removeprefix("? ") for line in sentences.answer(sides)]
     summary = [ONE_EACH, *([FAILED, *failed] if failed else [])]

@@ -15,10 +15,11 @@ from typing import Any
 from plots.numbers import quantity
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan
-from tsduel.core.results import lost_latest
+from tsduel.core.results import STUDY, lost_latest
 from tsduel.core.rundir import Run, open_run
 from tsduel.places import lock
 from tsduel.rounds import runstate
+from tsduel.studies import settings
 
 # Entries of results/ that are not runs.
 NO_RUNS = {"latest", "aa", "bisect", "imported", "plot-load", "trend"}
@@ -82,6 +83,8 @@ def line(path: Path, running: str) -> Line:
         size, changed = 0, ""
     created, cells = changed, dict.fromkeys(HEAD, "") | {"run": path.name, "size": quantity(size)}
     try:
+        if (path / STUDY).is_file():
+            return _study(path, size, cells)
         # Opening a pipe would wait for its writer.
         if not (path / "plan" / "experiment.json").is_file():
             raise UserError("no plan in it" if path.exists() else "a link that leads nowhere")
@@ -96,6 +99,18 @@ def line(path: Path, running: str) -> Line:
         why = str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__} in its files"
         cells["state"] = f"{UNREADABLE}: {why.removeprefix(str(path)).lstrip('/ ')}"
     return Line(created, size, {name: printable(cell) for name, cell in cells.items()})
+
+
+def _study(path: Path, size: int, cells: dict[str, str]) -> Line:
+    study, runs = settings.Sweep.load(path), [run for _, run in settings.runs(path)]
+    ended, plan = sum((run.path / settings.REPORT).exists() for run in runs), runs[0].plan
+    document = runs[0].json(f"../{path.name}/stats/comparison.json")
+    cells |= {
+        "kind": "study", "compares": compared(plan), "place": _place(plan),
+        "blocks": str(sum(run.plan.design.blocks for run in runs)), "state": f"{ended} of {len(runs)} runs ended",
+        "verdict": verdict(plan, document) if document else "",
+    }  # fmt: skip
+    return Line(study.created, size, {name: printable(cell) for name, cell in cells.items()})
 
 
 def compared(plan: Plan) -> str:
@@ -119,7 +134,7 @@ def _place(plan: Plan) -> str:
 
 def _blocks(run: Run) -> str:
     """Return the blocks that count of the candidate with the fewest, and the planned blocks: 5/6."""
-    planned, path = run.plan.design.blocks * len(run.plan.cells), run.path / "tidy/blocks.csv"
+    planned, path = run.plan.design.blocks, run.path / "tidy/blocks.csv"
     if not path.exists():
         return str(planned)
     valid = dict.fromkeys(run.variants[1:], 0)

@@ -68,8 +68,8 @@ def _came_of(exhibit: Exhibit, done: Shown | None) -> list[str]:
 
 
 def _measured(row: Row) -> str:
-    cell, verdict = f"{row.cell}: " if row.cell else "", _WORDS.get(row.verdict, row.verdict)
+    setting, verdict = f"{row.setting}: " if row.setting else "", _WORDS.get(row.verdict, row.verdict)
     if row.change_pct is None:
-        return f"{cell}{verdict}"
+        return f"{setting}{verdict}"
     ends = f" ({row.lo_pct:+.1f} to {row.hi_pct:+.1f} %)" if row.lo_pct is not None and row.hi_pct is not None else ""
-    return f"{cell}{row.change_pct:+.1f} %{ends}, {verdict}"
+    return f"{setting}{row.change_pct:+.1f} %{ends}, {verdict}"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from plots import markup, page, sentences
 from plots.pictures import Pictures
-from plots.sections import blocks, checks, sections, soak, summary, sweep
+from plots.sections import blocks, checks, sections, soak, summary
 from plots.source import open_source, write
 from tsduel.core.wording import number_of
 
@@ -24,7 +24,7 @@ _WIDE = 400
 def main(run_dir: Path) -> None:
     """Write report.md, report.html and the pictures."""
     source, pictures = open_source(run_dir), Pictures(run_dir)
-    screen = sweep.screen(source, pictures) if source.plan.sweeps else summary.section(source, pictures)
+    screen = summary.section(source, pictures)
     texts = [(section.title, section.make(source, pictures)) for section in sections(source)]
     body = [f"## {title}\n\n{text}" for title, text in texts if text]
     if pictures.missing:
@@ -38,10 +38,7 @@ def print_summary(run_dir: Path) -> None:
     """Print the table of verdicts, the answer, the checks and the path of the report."""
     source = open_source(run_dir)
     print(f"\n{source.title}\n")
-    if source.plan.sweeps:
-        for line in [*sweep.answers(source), *(sweep.changes(source, name) for name in source.run.variants[1:])]:
-            print(f"{plain(line)}\n")
-    elif source.many:
+    if source.many:
         print_table(*summary.matrix(source)[:2], left=1)
         print(f"{plain(summary.sides_of_all(source))}\n")
     else:

@@ -82,10 +82,7 @@ def compare(environment: Mapping[str, str]) -> str:
 def _table(group: Sequence[Source]) -> str:
     columns = [(run, side) for run in group for side in run.comparisons]
     keys = dict.fromkeys((row["metric"], row["query_type"]) for _, side in columns for row in _rows(side))
-    heads = [
-        f"{_name(run)}: {side.labels[1]} against {side.labels[0]}{side.cell and f' ({side.cell})'}, {side.blocks}"
-        for run, side in columns
-    ]
+    heads = [f"{_name(run)}: {side.labels[1]} against {side.labels[0]}, {side.blocks}" for run, side in columns]
     rows = [[_named(_sides(group), *key), *(side.cell_of(*key) for _, side in columns)] for key in keys]
     return markup.table(["Metric", *heads], rows, range(1, len(heads) + 1))
 
@@ -152,8 +149,7 @@ def _stored(results: Path) -> Iterator[Source]:
             run = open_source(path)
         except BROKEN:
             continue  # `make list` says why
-        # A sweep has a figure for each cell, and not one for the run.
-        if run.standing == "result" and not run.plan.sweeps:
+        if run.standing == "result":
             yield run
 
 

@@ -17,7 +17,6 @@ from tsduel.core.metrics import Metric
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run, open_run
 from tsduel.stats.power import FEWEST_BLOCKS
-from tsduel.stats.sweep import FILE as SWEEP
 from tsduel.tidy.read import read_metrics, read_table
 from tsduel.workloads.reading import reader
 
@@ -25,7 +24,7 @@ Standing = Literal["smoke", "aa", "screen", "result"]
 FEW = 3
 """Most variants that have an answer each; more share a matrix."""
 _HASH = re.compile(r"(-0\.\d{14})?[@-]?\b[0-9a-f]{12}\b(\+[0-9a-f]{8}\b)?")
-Shape = Literal["tsbs", "sweep", "upgrade", "gobench"]
+Shape = Literal["tsbs", "upgrade", "gobench"]
 """The kind of question of a run; it decides the sections of the report."""
 
 
@@ -38,11 +37,6 @@ class Source:
     metrics: dict[str, Metric]
     labels: dict[str, str]
     comparisons: list[Comparison]
-
-    @cached_property
-    def sweep(self) -> dict[str, Any]:
-        """stats/sweep.json: lines of cells, exponents, where differences begin; empty without a sweep."""
-        return self.run.json(SWEEP) or {"lines": [], "fits": [], "begins": []}
 
     @property
     def plan(self) -> Plan:
@@ -83,7 +77,7 @@ class Source:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one comparison: more than one candidate or cell."""
+        """Whether there is more than one comparison: more than one candidate."""
         return len(self.comparisons) > 1
 
     @property
@@ -91,8 +85,7 @@ class Source:
         """The kind of question."""
         if self.plan.kind == "gobench":
             return "gobench"
-        upgrade = self.plan.design.start_from == "baseline"
-        return "upgrade" if upgrade else "sweep" if self.plan.sweeps else "tsbs"
+        return "upgrade" if self.plan.design.start_from == "baseline" else "tsbs"
 
     @property
     def standing(self) -> Standing:
@@ -113,9 +106,9 @@ class Source:
 
     def counting(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of blocks that count for their variant; for the baseline, of those that count for any."""
-        mine = {(side.cell, side.candidate, block) for side in self.comparisons for block in side.valid}
-        mine |= {(cell, self.baseline, block) for cell, _, block in mine}
-        keys = zip(table["cell"], table["variant"], table["block"], strict=True)
+        mine = {(side.candidate, block) for side in self.comparisons for block in side.valid}
+        mine |= {(self.baseline, block) for _, block in mine}
+        keys = zip(table["variant"], table["block"], strict=True)
         return table[pd.Series([key in mine for key in keys], index=table.index, dtype=bool)]
 
     @property
@@ -148,17 +141,17 @@ def open_source(run_dir: Path) -> Source:
     }
     comparisons = [
         Comparison(
-            cell.name, name, (labels[run.variants[0]], labels[name]),
-            [row for row in document["rows"] if (row["cell"], row["candidate"]) == (cell.name, name)],
-            metrics, *_blocks(run, cell.name, name), *_apart(run.plan, name),
+            name, (labels[run.variants[0]], labels[name]),
+            [row for row in document["rows"] if row["candidate"] == name],
+            metrics, *_blocks(run, name), *_apart(run.plan, name),
             broken=tuple(
                 f"{labels.get(each['variant']) or run.plan.variants[0].label}: {each['message']}"
                 for each in document.get("broken", [])
-                if each["cell"] == cell.name and each["variant"] in {"", run.variants[0], name, "baseline"}
+                if each["variant"] in {"", run.variants[0], name, "baseline"}
             ),
             same="" if run.plan.aa else _same_program(run, name),
         )
-        for cell in run.plan.cells for name in run.variants[1:]
+        for name in run.variants[1:]
     ]  # fmt: skip
     return Source(run, document, metrics, labels, comparisons)
 
@@ -204,10 +197,10 @@ def _known_as(metric: Metric, plan: Plan) -> str:
     return " / ".join(dict.fromkeys(titles)) or metric.known_as
 
 
-def _blocks(run: Run, cell: str, candidate: str) -> tuple[list[int], dict[int, str]]:
+def _blocks(run: Run, candidate: str) -> tuple[list[int], dict[int, str]]:
     """Return the blocks that count for a candidate, and the others with their reasons."""
     table = read_table(run.path, "blocks")
-    mine = table[(table["cell"] == cell) & (table["candidate"] == candidate) & (table["kind"] != "warmup")]
+    mine = table[(table["candidate"] == candidate) & (table["kind"] != "warmup")]
     counts, blocks = mine["counts"] == "true", mine["block"].astype(int)
     return blocks[counts].tolist(), dict(zip(blocks[~counts], mine["reason"][~counts], strict=True))
 

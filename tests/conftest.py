@@ -18,6 +18,7 @@ from xdist.scheduler import LoadGroupScheduling
 
 from tsduel.cli.knobs import KNOBS
 from tsduel.places.gcp import api as compute_api
+from tsduel.plan import sources
 
 # Nobody asks the metadata server from a test: it is Google's.
 os.environ["NO_GCE_CHECK"] = "true"
@@ -28,7 +29,7 @@ GROUPS = ("planted", "databases", "bare", "provider", "blocks", "real", "fleets"
 LONG = re.compile(
     "test_(build|cli|compare|components|crossing|disk|doctor|end_to_end|examine|exports|faults|gcp_faults"
     "|gobench_shared|hostile|hosts|import|make|one_host|outcome|page|pairs|pictures|profiles|provide|remote|report"
-    "|runlog|runs|safety|spares|sweep|uninstall|upgrade|view_terminal)"
+    "|runlog|runs|safety|settings|spares|uninstall|upgrade|view_terminal)"
 )
 
 
@@ -49,6 +50,12 @@ def google(monkeypatch):
     monkeypatch.setattr(compute_api, "FIRST_WAIT_S", 0.01)
     yield fake
     fake.close()
+
+
+@pytest.fixture(autouse=True)
+def _other_revisions():
+    """Find revisions anew in each test: a plan finds each once."""
+    sources._found.cache_clear()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -39,7 +39,6 @@ GO_TYPES = {
 NOT_FOR_THE_HOST = {
     "Plan": "Own Asked Tsbs Report Hosts Name",
     "Alone": "EstimatedBytes",
-    "Cell": "Set",
     "Compared": "Why",
     "Component": "Go Label Path Program Source Sum",
     "Design": "Blocks",

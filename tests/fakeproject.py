@@ -63,8 +63,7 @@ class Project:
     def plan(self, **parts: dict[str, Any]) -> Plan:
         """Write the plan of an experiment (see `written`), and the records of what would have been built for it."""
         parts["design"] = {"spare_blocks": 0} | parts.get("design", {})
-        cells = read.expand(written(**parts), "test")
-        plan = resolve.resolve(cells[0].asked, cells=cells, run="r")
+        plan = resolve.resolve(read.validate(written(**parts), "test"), run="r")
         self.cache.mkdir(exist_ok=True)
         resolve.write(self.run_dir, plan, cache=self.cache)
         built(plan, self.run_dir / "build", agent())

@@ -27,7 +27,7 @@ RUN_ENDS = ("driver", "stopped driver", "everything", "power")
 def planned_blocks(run_dir: Path) -> list[str]:
     """Return the names of the blocks in the plan that are no spares, sorted."""
     rows = [row.split("\t") for row in (run_dir / "plan" / "blocks.tsv").read_text().splitlines()[1:]]
-    return sorted(f"{int(row[0]):03d}" for row in rows if row[3] != "spare")
+    return sorted(f"{int(row[0]):03d}" for row in rows if row[2] != "spare")
 
 
 def kill(*pids: int) -> None:

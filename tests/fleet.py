@@ -66,8 +66,8 @@ class Fleet:
         """Plan a run and provision it; bring there what Ansible would."""
         run_dir = self.root / "results" / name
         parts["design"] = {"spare_blocks": 0, "warmup_blocks": 1} | parts.get("design", {})
-        cells = read.expand(written(**{"duel": {"enabled": False}} | parts), "test")
-        plan = resolve.resolve(cells[0].asked, cells=cells, run=name, where=self.asked(hosts, spares))
+        asked = read.validate(written(**{"duel": {"enabled": False}} | parts), "test")
+        plan = resolve.resolve(asked, run=name, where=self.asked(hosts, spares))
         resolve.write(run_dir, plan, cache=self.root / "cache")
         provision.main(run_dir)
         links = Link.all(run_dir)

@@ -45,7 +45,7 @@ def write(run_dir: Path, *, spares: int = 0, **changes: Any) -> Plan:
     kinds = ["warmup", "measured", "measured", *["spare"] * spares]
     sides = ["" if kind == "spare" else "baseline,candidate" for kind in kinds]
     rows = [
-        f"{n}\t\thost1\t{kind}\t{by}\t{by}\t{by}\t{by}\t" for n, (kind, by) in enumerate(zip(kinds, sides, strict=True))
+        f"{n}\thost1\t{kind}\t{by}\t{by}\t{by}\t{by}\t" for n, (kind, by) in enumerate(zip(kinds, sides, strict=True))
     ]
     (run_dir / "plan" / "blocks.tsv").write_text("\n".join(["\t".join(BLOCKS_TSV), *rows]) + "\n")
     return made

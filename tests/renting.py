@@ -45,16 +45,15 @@ def asked(
     *,
     seconds: int = 3600 * 3,
     database_bytes: int = 10**9,
-    machines: tuple[str, ...] = (),
     **settings: Any,
 ) -> GcpPlace:
     """Return the place of a small run; knobs are settings, by their names."""
     knobs = HERE | {name: settings.pop(name) for name in list(settings) if name.isupper()}
     estimate = Estimate(data_bytes=10**9, database_bytes=database_bytes)
     image = f"projects/debian-cloud/global/images/{IMAGE}"
-    cells = [Gcp(**{"image": image} | settings | kind) for kind in ({"machine": of} for of in machines)]
-    cells = cells or [Gcp(**{"image": image} | settings)]
-    return rent.complete(place.asked(knobs), cells, run="r", estimate=estimate, seconds=seconds)
+    return rent.complete(
+        place.asked(knobs), Gcp(**{"image": image} | settings), run="r", estimate=estimate, seconds=seconds
+    )
 
 
 def named(name: str, **more: Any) -> GcpPlace:

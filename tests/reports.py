@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 import synthetic
 
-from plots import report
+from plots import report, sweep
 from plots.charts import style
 from tsduel.stats import compare
+from tsduel.studies import compare as studies
+from tsduel.studies import settings
 
 SPEC = synthetic.Spec(blocks=6, query_types=synthetic.TWO_TYPES, solo_s=0.5)
 NAME = "20261120T140000Z-synthetic"
@@ -48,8 +50,14 @@ def analysed(run):
 
 
 def reported(run):
-    """Take a run that is written to its report, and return it."""
-    report.main(analysed(run))
+    """Take a run that is written to its report, or a study with all of its runs, and return it."""
+    if settings.is_study(run):
+        for _, each in settings.runs(run):
+            reported(each.path)
+        studies.main(run)
+        sweep.main(run)
+    else:
+        report.main(analysed(run))
     return run
 
 

@@ -30,7 +30,7 @@ DUEL = {"primary": 2, "secondary": 10}
 THRESHOLDS = {"solo": 3.0, "duel": 2.0}
 DRIFT_RUNS = 20
 BLOCKS = (6, 8, 12)
-CELLS = (1, 3, 5)
+SETTINGS = (1, 3, 5)
 _HABIT = math.log(1.05)
 _MOST_BLOCKS = 20
 
@@ -86,19 +86,19 @@ def interleave(values: Floats, second: Sequence[bool]) -> tuple[Floats, Floats]:
 
 
 def session(
-    rng: np.random.Generator, machine: Machine, blocks: int, solo: float = 0.0, duel: float = 0.0, *, cells: int = 1
+    rng: np.random.Generator, machine: Machine, blocks: int, solo: float = 0.0, duel: float = 0.0, *, settings: int = 1
 ) -> list[Judged]:
-    """Run and judge a session. In the first cell, the first primary metric of each part changes by so much."""
+    """Run and judge a session. In the first setting, the first primary metric of each part changes by so much."""
     samples = []
-    for at in range(cells):
+    for at in range(settings):
         changes = (0.0, 0.0) if at else (solo, duel)
-        found = _cell(rng, machine, blocks, changes, range(at * blocks, (at + 1) * blocks))
+        found = _setting(rng, machine, blocks, changes, range(at * blocks, (at + 1) * blocks))
         # Families are independent, and the tables of sweeps need the primary one alone.
-        samples += found if cells == 1 else [sample for sample in found if sample.family == "primary"]
+        samples += found if settings == 1 else [sample for sample in found if sample.family == "primary"]
     return judge(samples, seed=int(rng.integers(2**31)))
 
 
-def _cell(
+def _setting(
     rng: np.random.Generator, machine: Machine, blocks: int, changes: tuple[float, float], numbers: Sequence[int]
 ) -> list[Sample]:
     second = seconds(rng, blocks)
@@ -128,10 +128,10 @@ def flagged(judged: Sequence[Judged], family: str) -> bool:
     return any(one.p_adj is not None and one.p_adj <= ALPHA for one in judged if one.sample.family == family)
 
 
-def false_alarms(machine: Machine, blocks: int, sessions: int, seed: int, *, cells: int = 1) -> dict[str, float]:
+def false_alarms(machine: Machine, blocks: int, sessions: int, seed: int, *, settings: int = 1) -> dict[str, float]:
     """Return the share of A/A sessions with any flag in a family, with any verdict of a change, and that pass."""
     rng = np.random.default_rng([seed, blocks, 0])
-    found = [session(rng, machine, blocks, cells=cells) for _ in range(sessions)]
+    found = [session(rng, machine, blocks, settings=settings) for _ in range(sessions)]
     alarms = [any(one.verdict in {"regression", "improvement"} for one in judged) for judged in found]
     shares = {family: float(np.mean([flagged(j, family) for j in found])) for family in ("primary", "secondary")}
     passed = [aa.verdict(_document(judged))["passed"] for judged in found]
@@ -139,12 +139,12 @@ def false_alarms(machine: Machine, blocks: int, sessions: int, seed: int, *, cel
 
 
 def detection(
-    machine: Machine, blocks: int, changed: tuple[str, float], sessions: int, seed: int, *, cells: int = 1
+    machine: Machine, blocks: int, changed: tuple[str, float], sessions: int, seed: int, *, settings: int = 1
 ) -> dict[str, float]:
     """Return how often a change of one primary metric of a part is flagged, and is called a regression."""
     part, change = changed
     rng = np.random.default_rng([seed, blocks, round(change * 1000)])
-    judged = (session(rng, machine, blocks, **{part: change}, cells=cells) for _ in range(sessions))
+    judged = (session(rng, machine, blocks, **{part: change}, settings=settings) for _ in range(sessions))
     # The first of its part is the one that changes.
     found = [next(one for one in of if one.sample.threshold == THRESHOLDS[part]) for of in judged]
     return {
@@ -245,18 +245,18 @@ def main() -> None:
             ]
             rows.append([f"{part}, {blocks} blocks", *cells])
     print(_table(["a primary metric of", *("change: flagged (regression) %",) * 3], rows))
-    header = ["sweep", "any primary flag %", "sees 2 % in one cell's duel %"]
+    header = ["sweep", "any primary flag %", "sees 2 % in one setting's duel %"]
     print(_table(header, sweeps(given.sessions // 4, given.seed)))
 
 
 def sweeps(sessions: int, seed: int) -> list[list[str]]:
-    """Return the rows of the table of sweeps: false alarms over all cells, and how often one cell's change is seen."""
+    """Return the rows of the table of sweeps: false alarms over all, and how often one setting's change is seen."""
     rows = []
-    for cells in CELLS:
+    for settings in SETTINGS:
         for blocks in BLOCKS:
-            alarms = false_alarms(QUIET, blocks, sessions, seed, cells=cells)["primary"]
-            seen = detection(QUIET, blocks, ("duel", 0.02), sessions, seed, cells=cells)["flagged"]
-            rows.append([f"{cells} cells, {blocks} blocks each", f"{100 * alarms:.0f}", f"{100 * seen:.0f}"])
+            alarms = false_alarms(QUIET, blocks, sessions, seed, settings=settings)["primary"]
+            seen = detection(QUIET, blocks, ("duel", 0.02), sessions, seed, settings=settings)["flagged"]
+            rows.append([f"{settings} settings, {blocks} blocks each", f"{100 * alarms:.0f}", f"{100 * seen:.0f}"])
     return rows
 
 

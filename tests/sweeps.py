@@ -1,4 +1,4 @@
-"""Synthetic runs of several parts in one directory, the blocks of the parts in turn; and a sweep, of a part a cell."""
+"""Synthetic runs of several hosts in one directory; and a study of settings, of a synthetic run each."""
 
 import json
 import shutil
@@ -7,30 +7,50 @@ from dataclasses import replace
 import synthetic
 
 from tsduel.core import tables
+from tsduel.core.plan import Asked
+from tsduel.studies.settings import Step, Sweep
 
 SPEC = synthetic.Spec(blocks=6, query_types=synthetic.TWO_TYPES, load_s=6, exchanges=60)
 NAME = "20261121T140000Z-scaling"
 
 
-def write(path, cells, spec=SPEC, key="workload.scale"):
-    """Write a sweep over a key of the workload; `cells`: its value -> fields of the cell's Spec."""
-    run, field = path / NAME, key.rpartition(".")[2]
-    parts = [
-        (f"{field}={value}", "host1", replace(spec, name="scaling", seed=spec.seed + at, **own))
-        for at, (value, own) in enumerate(cells.items())
-    ]
-    settings = [
-        {"name": name, "set": {key: value}, "workload": plan["workload"] | {field: value}}
-        for (name, _, _), value, plan in zip(parts, cells, join(run, parts), strict=True)
-    ]
-    synthetic.edit(run / "plan/experiment.json", run=NAME, cells=settings)
-    return run
+def write(path, settings, spec=SPEC, key="workload.scale"):
+    """Write a study over a key of the workload; `settings`: its value -> fields of the Spec of its run."""
+    field, sets = key.rpartition(".")[2], []
+    for at, (value, own) in enumerate(settings.items()):
+        run = synthetic.write_run(
+            path / f"{NAME}-{at + 1:02d}", replace(spec, name="scaling", seed=spec.seed + at, **own)
+        )
+        synthetic.edit(run / "plan/experiment.json", run=run.name)
+        plan = json.loads((run / "plan/experiment.json").read_text())
+        synthetic.edit(run / "plan/experiment.json", workload=plan["workload"] | {field: value})
+        sets.append((f"{field}={value}", {key: value}))
+    return study(path / NAME, sets)
+
+
+def study(directory, settings):
+    """Write the file of a study whose runs are there; `settings`: the name of each, and what it sets."""
+    steps = tuple(
+        Step(run=f"{directory.name}-{at:02d}", name=name, set=own) for at, (name, own) in enumerate(settings, 1)
+    )
+    asked = Asked(experiment="experiments/scaling.yml")
+    order = tuple(range(len(steps)))
+    Sweep(
+        name=directory.name,
+        created="2026-11-21T14:00:00Z",
+        kind="tsbs",
+        given={},
+        asked=asked,
+        steps=steps,
+        order=order,
+    ).write(directory)
+    return directory
 
 
 def join(run, parts):
-    """Write a run of several parts (the cell, the host and the Spec of each), and return the plan of each alone."""
+    """Write a run of several hosts (each with its Spec), and return the plan of each alone."""
     rows, noise, plans = [], {}, []
-    for at, (cell, host, spec) in enumerate(parts):
+    for at, (host, spec) in enumerate(parts):
         alone, raw = synthetic.write_run(run.parent / f"part{at}", spec), run / "raw" / host
         if at == 0:
             shutil.copytree(alone, run, ignore=shutil.ignore_patterns("raw"))
@@ -42,9 +62,9 @@ def join(run, parts):
         seen = json.loads((alone / "raw/host1/noise.json").read_text())
         for turn, (block, kind) in enumerate(synthetic.planned(spec)):
             number = turn * len(parts) + at + 1 - spec.warmup_blocks
-            rows.append((number, cell, host, kind, *synthetic.listed(spec, block, kind)))
+            rows.append((number, host, kind, *synthetic.listed(spec, block, kind)))
             if (done := alone / f"raw/host1/{block:03}").exists():
-                synthetic.edit(done / "block.json", block=number, cell=cell, host=host)
+                synthetic.edit(done / "block.json", block=number, host=host)
                 done.rename(raw / f"{number:03}")
             for kept, own in noise[host].items():
                 own += [one | {"block": number} for one in seen[kept] if one["block"] == block]

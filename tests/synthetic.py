@@ -110,7 +110,7 @@ def write_run(path: Path, spec: Spec) -> Path:
     dump(path / "plan/experiment.json", plan(path.name, spec) | dict(spec.changes))
     lines, signals, judged = ["\t".join(BLOCKS_TSV)], list[Any](), list[Any]()
     for block, kind in planned(spec):
-        lines.append("\t".join([str(block), "", "host1", kind, *listed(spec, block, kind)]))
+        lines.append("\t".join([str(block), "host1", kind, *listed(spec, block, kind)]))
         if kind == "spare" and block > spec.blocks + spec.spares_run:
             continue
         record = write_block(path / f"raw/host1/{block:03}", spec, block, kind)
@@ -225,7 +225,7 @@ def write_block(path: Path, spec: Spec, block: int, kind: str) -> dict[str, Any]
     variant, part, message = spec.failed.get(block, (None, "", ""))
     failed_solo = {variant} if part == "solo" else set()
     record: dict[str, Any] = {
-        "schema": 1, "block": block, "cell": "", "host": "host1", "kind": kind,
+        "schema": 1, "block": block, "host": "host1", "kind": kind,
         **{name: list(coin) for name, coin in coins(spec, block).items()},
         "query_types": list(spec.query_types), "status": "failed" if block in spec.failed else "ok",
         "failures": [] if variant is None else [

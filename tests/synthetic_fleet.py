@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import renting
 import synthetic
-from sweeps import join
+from sweeps import join, study
 
 SPEC = synthetic.Spec(blocks=2, query_types=synthetic.TWO_TYPES, load_s=6, exchanges=60)
 NAME = "20261122T140000Z-fleet"
@@ -18,22 +18,26 @@ def service(*ratios, cpu=INTEL):
 
 
 def write(path, kinds, spec=SPEC):
-    """Write a fleet; `kinds`: type of machine -> what is another on each of its hosts, fields of the Spec and `cpu`."""
-    run, several = path / NAME, len(kinds) > 1
-    place = renting.asked(machines=tuple(kinds), HOSTS=str(len(next(iter(kinds.values())))), price_h=1.0)
-    of = [(f"machine={kind}" if several else "", dict(own)) for kind, hosts in kinds.items() for own in hosts]
-    models = [own.pop("cpu") for _, own in of]
+    """Write a fleet, or a study of several: type of machine -> on each host, other fields of the Spec and `cpu`."""
+    if len(kinds) == 1:
+        return _write(path / NAME, *next(iter(kinds.items())), spec)
+    for at, (kind, hosts) in enumerate(kinds.items(), 1):
+        _write(path / f"{NAME}-{at:02d}", kind, hosts, replace(spec, seed=spec.seed + 10 * at))
+    return study(path / NAME, [(f"machine={kind}", {"gcp.machine": kind}) for kind in kinds])
+
+
+def _write(run, kind, hosts, spec):
+    place = renting.asked(machine=kind, HOSTS=str(len(hosts)), price_h=1.0)
+    models = [own["cpu"] for own in hosts]
     parts = [
-        (cell, host, replace(spec, name="fleet", seed=spec.seed + at, **own))
-        for at, (host, (cell, own)) in enumerate(zip(place.hosts, of, strict=True))
+        (host, replace(spec, name="fleet", seed=spec.seed + at, factors=own["factors"]))
+        for at, (host, own) in enumerate(zip(place.hosts, hosts, strict=True))
     ]
     plan, *_ = join(run, parts)
     for host, model in zip(place.hosts, models, strict=True):
         synthetic.edit(run / f"raw/{host}.json", host=host, cpu_model=model)
-    cells = [{"name": f"machine={kind}", "set": {"gcp.machine": kind}} for kind in kinds]
     synthetic.edit(
-        run / "plan/experiment.json", run=NAME, place=json.loads(place.model_dump_json()), hosts=list(place.hosts),
-        screen=False, design=plan["design"] | {"blocks": spec.blocks * len(of) // len(kinds)},
-        cells=cells if several else plan["cells"],
+        run / "plan/experiment.json", run=run.name, place=json.loads(place.model_dump_json()), hosts=list(place.hosts),
+        screen=False, design=plan["design"] | {"blocks": spec.blocks * len(hosts)},
     )  # fmt: skip
     return run

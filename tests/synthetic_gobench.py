@@ -64,7 +64,7 @@ def write_run(path: Path, spec: Spec, **changes: Any) -> Path:
     for block in range(spec.blocks + 1):
         order = spec.variants if block % 2 else spec.variants[::-1]
         kind = "measured" if block else "warmup"
-        lines.append("\t".join([str(block), "", "host1", kind, *[",".join(order)] * len(COINS), ""]))
+        lines.append("\t".join([str(block), "host1", kind, *[",".join(order)] * len(COINS), ""]))
         _write_block(path / f"raw/host1/{block:03}", spec, (block, kind, order), planned, draw)
     (path / "plan/blocks.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -129,7 +129,7 @@ def _write_block(
     ]  # fmt: skip
     failures = [{"variant": dead, "part": "bench", "phase": "bench", "message": message}] if dead else []
     dump(path / "block.json", {
-        "schema": 1, "block": block, "cell": "", "host": "host1", "kind": kind, "order": list(order),
+        "schema": 1, "block": block, "host": "host1", "kind": kind, "order": list(order),
         "query_types": [], "status": "failed" if dead else "ok", "failures": failures, "void": "", "started": begin,
         "ended": begin + 60, "phases": phases, "solo": {}, "duel": None, "checks": checks,
     })  # fmt: skip

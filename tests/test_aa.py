@@ -11,7 +11,7 @@ from tsduel.stats import aa, calibration, compare
 
 SPEC = synthetic.Spec(blocks=8, query_types=("cpu-max-all-1",), load_s=6, noise=0.001, factors={}, aa=True)
 ROW = {
-    "cell": "", "metric": "load_rate", "query_type": "",
+    "metric": "load_rate", "query_type": "",
     "unit": "samples/s", "family": "primary", "p_adj": 0.7, "change_pct": 0.4,
     "threshold_pct": 5.0, "order_effect": "order",
     "order_effect_p": 0.6, "order_effect_pct": 0.2, "native": None, "verdict": "equivalent",

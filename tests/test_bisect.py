@@ -263,16 +263,16 @@ def search(tmp_path, repository, monkeypatch, capsys):
 
 
 class Search:
-    """`make bisect` without make: the arguments of each step, and the results that a step leaves."""
+    """`make bisect` without make: the knobs of each step, and the results that a step leaves."""
 
     def __init__(self, results, given, capsys):
         self.results, self.given, self.capsys = results, given, capsys
 
     def step(self, code=""):
         """Return the words of the next step, by name; empty where it is over."""
-        steps.main({**self.given, "STEP_CODE": code}, self.results)
-        words = self.capsys.readouterr().out.splitlines()
-        return {"kind": words[0]} | dict(word.split("=", 1) for word in words[1:]) if words else {}
+        knobs = steps.following(self.given, self.results, code)
+        self.capsys.readouterr()
+        return {"kind": knobs.pop("KIND")} | knobs if knobs else {}
 
     def finish(self, bad=(), values=WORSE, code="0", **row):
         """Go to the end, where the revisions `bad` have these values and others are as GOOD; return what was asked."""
@@ -450,7 +450,7 @@ def test_a_bisection_that_is_not_there_is_told_with_those_that_are(search):
     """A wrong RUN begins no new bisection; a file of another version is refused in a sentence."""
     search.step()
     with pytest.raises(UserError, match="bisect/t: no such bisection; there are: s; a new one is begun by make bisect"):
-        steps.main({"RUN": "t"}, search.results)
+        steps.following({"RUN": "t"}, search.results)
     path = search.results / "bisect/s/bisect.json"
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
     with pytest.raises(UserError, match=r"bisect.json: no bisection as this version of tsduel has them \(Input"):

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 from gitrepo import Repository
 
+from tsduel.bisect import steps
 from tsduel.cli import app, home, inside, whole
 from tsduel.cli.commands import COMMANDS, by_topic
 from tsduel.cli.knobs import KNOBS
@@ -101,7 +102,7 @@ class TestStages:
     def test_a_second_search_of_one_name_asks_for_no_step(self, tmp_path, monkeypatch):
         """A run that the first one holds would end with 2, and count as a revision without a figure."""
         monkeypatch.setenv("RUN", "b")
-        monkeypatch.setattr(whole, "_output", lambda *_, **__: pytest.fail("a step was asked for"))
+        monkeypatch.setattr(steps, "following", lambda *_: pytest.fail("a step was asked for"))
         (tmp_path / "bisect/b").mkdir(parents=True)
         said = r"bisect/b: `make bisect` \(pid \d+, since \S+\) writes this run now"
         with runlock.holding(tmp_path / "bisect/b", "bisect"), pytest.raises(UserError, match=said):

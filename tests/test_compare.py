@@ -201,7 +201,7 @@ def test_each_coin_has_its_effect(tmp_path, coin):
     second = {row["block"]: row[coin] for row in csv.DictReader(table)}
 
     def moved(line):
-        block, metric, ratio = (line.split(",")[at] for at in (1, 6, 7))
+        block, metric, ratio = (line.split(",")[at] for at in (0, 5, 6))
         if metric != "duel_typical_ms":
             return line
         return line.replace(f",{ratio},", f",{float(ratio) + (0.01 if second[block] == 'true' else -0.01)},", 1)
@@ -235,7 +235,7 @@ def test_directions_and_known_factors(tmp_path):
 def test_geomean_says_what_it_leaves_out(tmp_path):
     """A type that lacks a value in one block is in no block's mean; its own row has the other blocks."""
     run = write(tmp_path)
-    drop(run, "^,3,candidate,duel,exchange,cpu-max-all-1,duel_typical_ms,", "measurements", "pairs")
+    drop(run, "^3,candidate,duel,exchange,cpu-max-all-1,duel_typical_ms,", "measurements", "pairs")
     found = rows(run)
     geomean = found["duel_typical_ms", "geomean"]
     assert geomean["warnings"].startswith("without cpu-max-all-1, not above zero in every")
@@ -247,7 +247,7 @@ def test_what_does_not_count_changes_nothing(tmp_path):
     """Figures of the warm-up and of unplanned blocks do not count; only the six planned blocks decide."""
     run = write(tmp_path, blocks=7)
     before = rows(run)
-    drop(run, "^,0,", "measurements")
+    drop(run, "^0,", "measurements")
     assert rows(run) == before
     lines = (run / "plan/blocks.tsv").read_text().splitlines()
     (run / "plan/blocks.tsv").write_text("\n".join(lines[:-2]) + "\n")

@@ -18,8 +18,7 @@ SIDES = {"baseline": {"url": OLD}, "candidate": {"url": NEW}}
 
 def planned(variants=SIDES, where=None, **parts):
     """Return the plan of such an experiment."""
-    cells = read.expand({"name": "x", "variants": variants, **parts}, "x.yml")
-    return resolve.resolve(cells[0].asked, cells=cells, run="r", where=where)
+    return resolve.resolve(read.validate({"name": "x", "variants": variants, **parts}, "x.yml"), run="r", where=where)
 
 
 @pytest.mark.parametrize(

@@ -298,11 +298,6 @@ class TestKnobs:
         if kind == "tsbs":
             assert read.validate(data, FILE).profile == ("cpu", "heap")
 
-    def test_a_sweep_is_not_profiled(self):
-        """Nobody could say whose profile it is."""
-        with pytest.raises(UserError, match="profile: is of one setting: take a cell's into a run of its own"):
-            read.expand({"name": "x", "profile": ["cpu"], "matrix": {"workload.scale": [10, 20]}}, FILE)
-
     def test_empty_knobs_are_not_given(self):
         """The Makefile hands every knob over, most of them empty."""
         assert knobs.given({"SET": " ", "AA": "", "BLOCKS": "3", "OTHER": "x"}) == {"BLOCKS": "3"}

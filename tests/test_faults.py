@@ -8,16 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from fakeproject import TYPES
 from faults import Disturbed, planned_blocks
-
-from tsduel.core.record import table
-from tsduel.core.rundir import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,30 +89,3 @@ def test_kills_in_the_middle_of_turns_leave_nothing_that_stands_still(project, s
     assert len(disturbed.kills) == 4, disturbed.kills
     assert disturbed.seen & {"T", "frozen"}, "no kill met a side that was held"
     assert (lost, disturbed.repeated, disturbed.left) == ([], [], [])
-
-
-def test_a_sweep_that_is_killed_goes_on_cell_by_cell(project):
-    """Two kills in the middle: each cell has its own blocks, once, and the counts that its warm-up block found."""
-    project.plan(
-        matrix={"workload.scale": [2, 3]},
-        design={"blocks": 2, "warmup_blocks": 1},
-        queries={"types": TYPES[:1], "max_count": 2000},
-        duel={"sittings": 1},
-    )
-    disturbed = Disturbed(project, VICTIMS, seed=3)
-    disturbed.disturb(("driver", "power"), ("load", "exchange", "between"))
-    disturbed.finish()
-    assert len(disturbed.kills) == 2, disturbed.kills
-    assert (disturbed.lost(), disturbed.repeated, disturbed.left) == ([], [], [])
-    run = open_run(project.run_dir)
-    assert {block.status for block in run.blocks} == {"ok"}
-    assert {block.block: block.cell for block in run.blocks} == {row.block: row.cell for row in run.planned}
-    counts = run.json("raw/host1/calibration.json")["cells"]
-    for block in run.blocks:
-        if block.kind == "measured":
-            made = Counter[str]()
-            for of in block.duel.types:
-                made[of.query_type] += of.exchanges
-            assert made == counts[block.cell]["counts"]
-            sent = {int(row["actual"]) for row in table(block, "checks") if row["check"] == "samples_sent"}
-            assert sent == {run.plan.at(block.cell).workload.samples}

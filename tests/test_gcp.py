@@ -29,7 +29,7 @@ SLOWLY = host_keys.PAUSE_S
 
 
 SEEN = "$CLOUDSDK_AUTH_ACCESS_TOKEN of $CLOUDSDK_CORE_ACCOUNT as $CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT"
-FLEET = {"machines": ("e2-standard-8", "n2-standard-8"), "HOSTS": "2", "SPARE_HOSTS": "1"}
+FLEET = {"HOSTS": "4", "SPARE_HOSTS": "2"}
 
 
 def gcloud(directory, body):
@@ -219,6 +219,28 @@ class TestNothingIsLeft:
         assert ending.main(run_dir, {}, 2, forced=False) == 2
         assert google.names() == []
 
+    def test_runs_of_a_study_share_a_machine_until_the_last(self, google, tmp_path, monkeypatch):
+        """The later run is on that of the first, whose files know it, and gives it back."""
+        where, runs = named("tsduel-shared-aaaaaa"), [tmp_path / "s-01", tmp_path / "s-02"]
+        rented(google, where.name)
+        made = {"host1": {"address": "127.0.0.1", "instance": f"{where.name}-host1", "zone": "us-central1-a"}}
+        owners = []
+        monkeypatch.setattr(provide, "machines", lambda run_dir, *_: owners.append(run_dir.name) or made)
+        monkeypatch.setattr(provide, "first_login", lambda *_: None)
+        monkeypatch.setattr(ending, "_fetch", lambda *_: "")
+        for run, by in zip(runs, ("", "s-01"), strict=True):
+            plans.write(run, place=where.model_copy(update={"rented_by": by}))
+            provision.main(run)
+        assert owners == ["s-01", "s-01"]
+        assert [provision.hosts.known(run) for run in runs] == [made, made]
+        assert [provision.hosts.provisioned(run) for run in runs] == [True, False]
+        assert ending.main(runs[0], {"TSDUEL_SHARED": "1"}, 0, forced=False) == 0
+        assert google.names() != []
+        assert ending.main(runs[1], {}, 0, forced=True) == 0  # make destroy: it is not its own
+        assert google.names() != []
+        assert ending.main(runs[1], {}, 0, forced=False) == 0
+        assert google.names() == []
+
     def test_nobody_knows_whether_it_is_gone(self, google, tmp_path):
         """Without an answer of the API no machine counts as gone."""
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
@@ -359,8 +381,8 @@ class TestBeforeAnythingIsMade:
     @pytest.mark.parametrize(
         ("quota", "need", "place", "remedy"),
         [
-            ("CPUS", 24, FLEET, 'take a smaller machine with SET="gcp.machine='),
-            ("N2_CPUS", 24, FLEET, "take a smaller machine"),
+            ("CPUS", 48, FLEET, 'take a smaller machine with SET="gcp.machine='),
+            ("N2_CPUS", 48, FLEET | {"machine": "n2-standard-8"}, "take a smaller machine"),
             ("CPUS_ALL_REGIONS", 48, FLEET, "take a smaller machine"),
             ("SSD_TOTAL_GB", 600, FLEET, 'delete disks that nobody needs, or take a smaller one with SET="gcp.'),
             ("IN_USE_ADDRESSES", 6, FLEET, "or delete what nobody needs"),
@@ -386,12 +408,11 @@ class TestBeforeAnythingIsMade:
         # What is there of this run already is among what is in use.
         assert set(provide._zones(Compute(PROJECT), where, fresh=False)) == hosts
 
-    def test_each_type_has_its_zones(self, google):
-        """If a zone lacks one type, the other types still use it."""
+    def test_a_machine_has_its_zones(self, google):
+        """A zone that lacks the type is left out."""
         google.lacking |= {("us-central1-a", "n2-standard-8")}
-        where = asked(machines=("e2-standard-8", "n2-standard-8"), zones=["us-central1-a", "us-central1-b"])
-        found = provide._zones(Compute(PROJECT), where, fresh=True)
-        assert found == {"host1": ["us-central1-a", "us-central1-b"], "host2": ["us-central1-b"]}
+        where = asked(machine="n2-standard-8", zones=["us-central1-a", "us-central1-b"])
+        assert provide._zones(Compute(PROJECT), where, fresh=True) == {"host1": ["us-central1-b"]}
 
     def test_the_key(self, tmp_path):
         """The run's own pair is made once; its permissions are corrected."""

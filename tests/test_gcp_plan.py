@@ -19,6 +19,7 @@ from tsduel.places import place as places
 from tsduel.places.gcp import catalog, prices, reap, rent
 from tsduel.plan import resolve as plan
 from tsduel.question import knobs, read
+from tsduel.studies import settings
 
 
 class TestKnobs:
@@ -108,15 +109,12 @@ class TestPrice:
         assert asked(SSH_FROM="iap").price.traffic == pytest.approx(0.12 + 7 * 0.045, abs=0.006)
 
     def test_a_fleet(self):
-        """HOSTS machines of each type, then the spare ones; the price counts all. gcp.price_h is that of one."""
-        found = asked(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2", SPARE_HOSTS="1")
+        """HOSTS machines, then the spare ones; the price counts all. gcp.price_h is that of one."""
+        found = asked(HOSTS="2", SPARE_HOSTS="1")
         assert [f"{name} {of.machine}{' spare' * of.spare}" for name, of in found.hosts.items()] == [
-            *("host1 e2-standard-8", "host2 e2-standard-8", "host3 n2-standard-8", "host4 n2-standard-8"),
-            *("host5 e2-standard-8 spare", "host6 n2-standard-8 spare"),
-        ]
-        one, other = (asked(machine=machine).price for machine in ("e2-standard-8", "n2-standard-8"))
-        assert found.price.hour == pytest.approx(3 * (one.hour + other.hour), abs=1e-5)
-        assert found.price.worst == pytest.approx(6 * (found.price.hour + 0.12), abs=0.005)
+            "host1 e2-standard-8", "host2 e2-standard-8", "host3 e2-standard-8 spare",
+        ]  # fmt: skip
+        assert found.price.hour == pytest.approx(3 * asked().price.hour, abs=1e-5)
         assert asked(HOSTS="3", price_h=2, lifetime_h=1).price.worst == 6.36
 
     def test_the_table_is_made_of_the_catalogue(self):
@@ -183,7 +181,7 @@ class TestAgreement:
 
     def test_the_price_is_printed(self, capsys):
         """It prints machine, hours, the dated price of an hour, and the worst case."""
-        rent.ask(asked(), {"YES": "1"})
+        rent.ask([asked()], {"YES": "1"})
         said = capsys.readouterr().out
         for words in (
             "e2-standard-8 in us-central1-a (else us-central1-b, us-central1-c, us-central1-f), 100 GB pd-balanced",
@@ -192,15 +190,15 @@ class TestAgreement:
         ):  # fmt: skip
             assert words in said
 
-    def test_the_price_is_that_of_the_whole_fleet(self, capsys):
+    def test_the_price_is_that_of_all_machines(self, capsys):
         """It prints a line for each type, and the sum, which MAX_COST limits."""
-        fleet = asked(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2", SPARE_HOSTS="1")
-        with pytest.raises(UserError, match=r"MAX_COST: it costs 13\.21 USD at worst.*take fewer machines \(HOSTS=\)"):
-            rent.ask(fleet, {"YES": "1", "MAX_COST": "12"})
+        fleets = [asked(machine=of, HOSTS="2", SPARE_HOSTS="1") for of in ("e2-standard-8", "n2-standard-8")]
+        with pytest.raises(UserError, match=r"MAX_COST: it costs 13\.2\d USD at worst.*take fewer machines \(HOSTS=\)"):
+            rent.ask(fleets, {"YES": "1", "MAX_COST": "12"})
         said = capsys.readouterr().out
         assert "machine   3 x e2-standard-8 (1 of them spare) in us-central1-a" in said
         assert "machine   3 x n2-standard-8 (1 of them spare) in us-central1-a" in said
-        assert "USD an hour (6 machines: machine 1.9695, disk 0.0822, network 0.0300;" in said
+        assert "together  at worst 13.2" in said
 
     @pytest.mark.parametrize(
         ("environment", "sentence"),
@@ -216,7 +214,7 @@ class TestAgreement:
         """Without a terminal YES=1 is needed, and MAX_COST limits the price even then."""
         monkeypatch.setattr("sys.stdin", io.StringIO())
         with pytest.raises(UserError) as error:
-            rent.ask(asked(), environment)
+            rent.ask([asked()], environment)
         assert sentence in str(error.value)
 
     @pytest.mark.parametrize(("answer", "agreed"), [("y", True), ("yes", True), ("", False), ("n", False)])
@@ -225,10 +223,10 @@ class TestAgreement:
         monkeypatch.setattr("sys.stdin.isatty", lambda: True)
         monkeypatch.setattr("builtins.input", lambda _: answer)
         if agreed:
-            rent.ask(asked(), {})
+            rent.ask([asked()], {})
         else:
             with pytest.raises(UserError, match="not rented; nothing was made"):
-                rent.ask(asked(), {})
+                rent.ask([asked()], {})
 
     @pytest.mark.usefixtures("google")
     def test_a_refused_plan_is_not_written(self, tmp_path, monkeypatch):
@@ -272,40 +270,40 @@ class TestFleet:
 
         return planned
 
-    def test_each_type_has_its_hosts(self, planned, capsys):
-        """The plan gives each block a host of its cell's type, evenly."""
-        types = ["e2-standard-8", "n2-standard-8"]
-        run = planned({"HOSTS": "2", "SPARE_HOSTS": "1"}, matrix={"gcp.machine": types}, design={"blocks": 4})
-        assert (run.plan.hosts, run.plan.spare_hosts) == (("host1", "host2", "host3", "host4"), ("host5", "host6"))
-        measured = [row for row in run.planned if row.kind == "measured"]
-        for number, machine in enumerate(types):
-            mine = [row.host for row in measured if row.cell == f"machine={machine}"]
-            assert sorted(mine) == [f"host{2 * number + n}" for n in (1, 1, 2, 2)]
-        assert (run.plan.standing_by("host2"), run.plan.standing_by("host3")) == (["host5"], ["host6"])
-        assert run.plan.host.machine == "e2-standard-8, n2-standard-8"
+    def test_hosts_share_the_blocks(self, planned):
+        """Spare ones come last, and run none of their own."""
+        run = planned({"HOSTS": "2", "SPARE_HOSTS": "1"}, design={"blocks": 4})
+        assert (run.plan.hosts, run.plan.spare_hosts) == (("host1", "host2"), ("host3",))
+        assert sorted(row.host for row in run.planned if row.kind == "measured") == ["host1"] * 2 + ["host2"] * 2
         told = json.loads((run.path / "plan" / "terraform.tfvars.json").read_text())["hosts"]
-        assert {name: of["machine_type"] for name, of in told.items()} == {
-            name: run.plan.machine_of(name) for name in run.plan.every_host
-        }
-        assert "machine   3 x n2-standard-8 (1 of them spare)" in capsys.readouterr().out
+        assert [of["machine_type"] for of in told.values()] == ["e2-standard-8"] * 3
 
-    def test_threads_can_be_swept_as_well(self, planned):
-        """One type with one and with two threads a core."""
-        run = planned({}, matrix={"gcp.threads_per_core": [1, 2]})
-        assert [run.plan.machine_of(name) for name in run.plan.hosts] == [
-            "e2-standard-8 (one thread a core)", "e2-standard-8",
-        ]  # fmt: skip
+    def test_a_study_rents_each_type_once_for_all_of_its_runs(self, tmp_path, capsys):
+        """The price is asked once; runs of one type follow each other, and the later ones name whose machine it is."""
+        swept = {"gcp.machine": ["e2-standard-8", "n2-standard-8"], "workload.scale": [2, 3]}
+        (tmp_path / "fake.yml").write_text(json.dumps(written() | {"matrix": swept}))
+        study = tmp_path / "results/s"
+        knobs = {"TARGET": "gcp", "EXPERIMENT": str(tmp_path / "fake.yml")}
+        with pytest.raises(UserError, match="no terminal on which to agree"):
+            settings.plan(study, HERE | knobs)
+        assert not study.exists()
+        settings.plan(study, HERE | knobs | {"YES": "1"})
+        assert capsys.readouterr().out.count("together  at worst") == 2
+        runs = [open_run(study.with_name(step.run)) for step in settings.Sweep.load(study).in_order]
+        places = [run.plan.place for run in runs]
+        assert [place.machine for place in places] in (
+            ["e2-standard-8"] * 2 + ["n2-standard-8"] * 2, ["n2-standard-8"] * 2 + ["e2-standard-8"] * 2,
+        )  # fmt: skip
+        for first, second in ((0, 1), (2, 3)):
+            assert (places[first].rented_by, places[second].rented_by) == ("", runs[first].path.name)
+            assert (places[first].name, places[first].price) == (places[second].name, places[second].price)
+        steps = list(settings.rule(study))  # each answers with no code
+        assert [step["TSDUEL_SHARED"] for step in steps] == ["1", "", "1", ""]
 
     @pytest.mark.parametrize(
         ("knobs", "parts", "sentence"),
         [
             ({"HOSTS": "3"}, {"design": {"blocks": 2}}, "3 hosts share 2 blocks: name fewer hosts, or more BLOCKS="),
-            ({}, {"matrix": {"gcp.zones": [["us-central1-a"]]}}, "matrix: gcp.zones is the same for the whole run; "),
-            (
-                {"TARGET": ""},
-                {"matrix": {"gcp.machine": ["e2-standard-8", "n2-standard-8"]}},
-                "matrix: gcp.machine: machines are swept by",
-            ),
             ({"TARGET": "", "HOSTS": "2"}, {}, "HOSTS: so many machines are rented with TARGET=gcp, or pods made"),
         ],
     )

@@ -46,7 +46,7 @@ def written(**parts):
         ({"design": {"thresholds": {"ns/op": 5.0}}}, "time is called sec/op here"),
         (
             {"workload": {"scale": 1}},
-            "workload: unknown key; allowed here: design, gcp, gobench, host, k8s, kind, name, noise",
+            "workload: unknown key; allowed here: design, gcp, gobench, host, k8s, kind, matrix, name, noise",
         ),
     ],
 )

@@ -72,13 +72,13 @@ def test_variables_and_files_are_shown_without_their_secrets():
 
 
 def test_a_sweep_and_its_parameters_name_no_secret():
-    """A cell is called by the hash, whether the matrix sets a flag, a variable, or a parameter that a flag takes."""
+    """A setting is called by the hash, whether the matrix sets a flag, a variable, or a parameter that a flag takes."""
     side = written()["variants"]["baseline"] | {"flags": ["-x={{ api_token }}", "-y.password={{ api_token }}-more"]}
     data = written(variants={"baseline": side}, parameters={"api_token": ""})
     data["matrix"] = {"parameters.api_token": [SECRET, "other-" + SECRET], "variants.candidate.env": [{"KEY": SECRET}]}
-    cells = read.expand(data, "x.yml")
-    assert len({cell.name for cell in cells}) == 2
-    assert SECRET not in str(cells)
+    found = read.expand(data, "x.yml")
+    assert len({setting.name for setting in found}) == 2
+    assert SECRET not in str(found)
 
 
 def test_knobs_lose_what_nobody_else_may_read():

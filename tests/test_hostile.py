@@ -665,7 +665,7 @@ ARCHIVED = {"tsduel.places.ssh.link:Link._unpack"}
 # Figures of a description that they show as it is: in the report plots/markup.py escapes it, in a table csv does.
 SHOWN = {
     *("tsduel.calibrate.page:text", "tsduel.core.rundir:Run.node_of", "tsduel.doctor.queries:_table"),
-    *("tsduel.stats.calibration:machine_kind", "tsduel.stats.machines:hosts", "tsduel.workloads.gobench.read:rows"),
+    *("tsduel.stats.calibration:machine_kind", "tsduel.stats.compare:_hosts", "tsduel.workloads.gobench.read:rows"),
     *("tsduel.workloads.gobench.read:bench_configuration", "tsduel.workloads.gobench.read:bench_name"),
     *("tsduel.workloads.gobench.read:bench_operations", "tsduel.workloads.tsbs.read:bench_configuration"),
     *("plots.exports.trackers:_extra", "plots.sections.checks:_busy_client", "plots.sections.duel:_conditions"),
@@ -676,7 +676,7 @@ SHOWN = {
 # These marks mean something of home: Kubernetes' API server, what is to be rented, our own files.
 HOME = {
     *(f"tsduel.places.k8s.cluster:Cluster.{name}" for name in ("find", "all", "delete", "events", "_may")),
-    "tsduel.places.provision:main",
+    "tsduel.places.provision:_rented",
 }
 READERS = {*SAYS, *ARCHIVED, *TIDY, *EVENTS, *SHOWN, *HOME}
 

@@ -92,7 +92,7 @@ class TestOffer:
         """Return the complete place."""
         asked = place.asked({"TARGET": "k8s", **given})
         estimate = Estimate(database_bytes=3_000_000_000)
-        return offer.complete(asked, [settings or K8s()], run="20261124T1-Quick", estimate=estimate, seconds=600)
+        return offer.complete(asked, settings or K8s(), run="20261124T1-Quick", estimate=estimate, seconds=600)
 
     @pytest.mark.usefixtures("kubeconfig")
     def test_the_context_and_its_namespace_are_fixed(self):
@@ -109,7 +109,7 @@ class TestOffer:
     def test_names_fit_the_longest_label(self):
         """The pod of a Job gets its name as a label."""
         asked = place.asked({"TARGET": "k8s", "HOSTS": "100"})
-        where = offer.complete(asked, [K8s()], run="x" * 90, estimate=Estimate(), seconds=1)
+        where = offer.complete(asked, K8s(), run="x" * 90, estimate=Estimate(), seconds=1)
         assert len(where.job("host100") + "-data-xxxxx") <= 63
 
     @pytest.mark.usefixtures("kubeconfig")

@@ -67,8 +67,8 @@ def compared(path, *verdicts, failed=0, **more):
     """Give a run a comparison with these verdicts."""
     document = {"checks": {"failed": failed}, "rows": [{"verdict": v} for v in verdicts]}
     write(path / "stats/comparison.json").write_text(json.dumps(document | more))
-    lines = ["cell,block,candidate,kind,counts,cause,second,reason"]
-    lines += [f",{block},candidate,measured,true,,false," for block in (1, 2)]
+    lines = ["block,candidate,kind,counts,cause,second,reason"]
+    lines += [f"{block},candidate,measured,true,,false," for block in (1, 2)]
     write(path / "tidy/blocks.csv").write_text("\n".join(lines) + "\n")
 
 
@@ -105,7 +105,7 @@ class TestStates:
         shutil.copytree(path / FIRST, path / "raw/host1/009.partial")
         assert "ended 3 of 3" in rows(results)["r"]
         with (path / "plan/blocks.tsv").open("a") as stream:
-            stream.write("3\t\thost1\tspare\t\t\t\t\t\n")
+            stream.write("3\thost1\tspare\t\t\t\t\t\n")
         assert "ended 3 of 3" in rows(results)["r"]
         shutil.copytree(path / FIRST, path / "raw/host1/003")
         edit(path / "raw/host1/003/block.json", block=3, kind="spare")

@@ -39,8 +39,7 @@ def test_every_exhibit_can_be_planned(path, monkeypatch):
 
     monkeypatch.setattr(sources, "FOUND", dict.fromkeys(sources.FOUND, found))
     monkeypatch.setattr(sources, "go_version", lambda *_: "go1.26.0")
-    cells = read.expand(read.read_file(path), str(path))
-    plan = resolve.resolve(cells[0].asked, cells=cells, run="r")
+    plan = resolve.resolve(read.expand(read.read_file(path), str(path))[0].asked, run="r")
     assert plan.name == path.stem
     assert plan.design.blocks >= FEWEST_BLOCKS
     assert plan.question
@@ -101,7 +100,7 @@ def typed(tmp_path, monkeypatch):
         said.append((target, *words))
         if name.endswith(environment.get("FAILS", " ")):
             raise UserError(f"make {target} ended with exit code 2, see above")
-        row = {"metric": "duel_role_cpu_us", "query_type": "vmauth", "cell": "", "change_pct": -21.5, "lo_pct": -23.0,
+        row = {"metric": "duel_role_cpu_us", "query_type": "vmauth", "change_pct": -21.5, "lo_pct": -23.0,
                "hi_pct": -20.0, "verdict": "improvement"}  # fmt: skip
         left = {f"{name}/stats/comparison.json": json.dumps({"rows": [row]}),
                 f"{name}/raw/host1.json": json.dumps({"cpus": 2, "cpu_model": "AMD EPYC"})}  # fmt: skip

@@ -379,10 +379,10 @@ def test_a_plan_has_the_requests_of_each_type_under_its_key():
     assert made["types"][1].own == f"{OWN}/dashboard.yml:8"
     sections = {"workload": plans.SMALL_WORKLOAD, "targets": {TARGET.name: TARGET}}
     plan = plans.plan(**sections, queries=Queries(**settings.model_dump(), **made))
-    lines = gzip.decompress(own_types.written([plan])[own_types.FILE]).decode().splitlines()
+    lines = gzip.decompress(own_types.written(plan)[own_types.FILE]).decode().splitlines()
     assert {line.split(" ")[0] for line in lines} == set(keys)
     assert lines[0].split(" ")[1] == "GET"
-    assert own_types.written([]) == {}
+    assert own_types.written(plans.plan()) == {}
 
 
 def dumped(**fields):

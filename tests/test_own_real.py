@@ -41,15 +41,12 @@ def block(project, monkeypatch):
             data["workload"] |= {"scale": 40}
         for section, fields in changes.items():
             data[section] = data.get(section, {}) | fields if isinstance(fields, dict) else fields
-        cells = read.expand(data, "test")
-        plan = resolve.resolve(cells[0].asked, cells=cells, run="r")
+        plan = resolve.resolve(read.validate(data, "test"), run="r")
         resolve.write(project.run_dir, plan, cache=CACHE)
         build(project.run_dir)
-        for cell in plan.cells:
-            load = plan.at(cell.name).workload
-            for data in load.data if load.told else ():
-                source, target = (cache / "workload" / data.key for cache in (CACHE, project.cache))
-                shutil.copytree(source, target, dirs_exist_ok=True)
+        for data in plan.workload.data if plan.workload.told else ():
+            source, target = (cache / "workload" / data.key for cache in (CACHE, project.cache))
+            shutil.copytree(source, target, dirs_exist_ok=True)
         process = project.start()
         said = project.end(process)
         assert process.returncode == code, said

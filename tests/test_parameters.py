@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from asking import FAKES, written
 
 from tsduel.core.errors import UserError
+from tsduel.core.rundir import Run
 from tsduel.plan import resolve
 from tsduel.question import read
-from tsduel.stats import sweep
+from tsduel.studies import growth
 
 FILE = "{% for number in range(rules) %}\n- drop: {{ number }}\n{% endfor %}\n"
 
@@ -19,30 +22,30 @@ def side(**fields):
 
 
 def asked(**parts):
-    """Return the cells of an experiment whose sides have a file with so many rules, and a flag."""
+    """Return the settings of an experiment whose sides have a file with so many rules, and a flag."""
     one = side(files={"rules.yml": FILE}, flags=["-rules={{ rules }}"])
     return read.expand(written(variants={"baseline": one, "candidate": one}, **parts), "x.yml")
 
 
-def test_a_file_has_as_many_lines_as_the_cell_says():
-    """In the plan every cell starts its components with its own files and flags, and the cells are a line."""
-    cells = asked(parameters={"rules": 1}, matrix={"parameters.rules": [1, 3]})
-    assert [cell.name for cell in cells] == ["rules=1", "rules=3"]
-    plan = resolve.resolve(cells[0].asked, cells=cells, run="r")
-    of = {cell.name: plan.at(cell.name).variants[0].components[0] for cell in plan.cells}
+def test_a_file_has_as_many_lines_as_the_setting_says():
+    """Each run starts its components with its own files and flags, and the settings are a line."""
+    found = asked(parameters={"rules": 1}, matrix={"parameters.rules": [1, 3]})
+    assert [setting.name for setting in found] == ["rules=1", "rules=3"]
+    plans = {setting.name: resolve.resolve(setting.asked, run="r") for setting in found}
+    of = {name: plan.variants[0].components[0] for name, plan in plans.items()}
     assert of["rules=1"].files["rules.yml"] == "- drop: 0\n"
     assert of["rules=3"].files["rules.yml"] == "- drop: 0\n- drop: 1\n- drop: 2\n"
     assert of["rules=3"].flags == ("-rules=3",)
-    (line,) = sweep.lines(plan)
+    (line,) = growth.lines([growth.At(one.name, one.set, Run(Path("r"), plans[one.name]), []) for one in found])
     assert (line.name, line.at) == ("rules", (1.0, 3.0))
 
 
 def test_one_dose_alone_and_texts_without_parameters():
     """Without a matrix the parameter's own value counts; without parameters braces are braces."""
-    (cell,) = asked(parameters={"rules": 2})
-    assert cell.asked.variants["candidate"].files["rules.yml"].count("drop") == 2
-    (cell,) = asked()
-    assert cell.asked.variants["candidate"].files["rules.yml"] == FILE
+    (one,) = asked(parameters={"rules": 2})
+    assert one.asked.variants["candidate"].files["rules.yml"].count("drop") == 2
+    (one,) = asked()
+    assert one.asked.variants["candidate"].files["rules.yml"] == FILE
 
 
 @pytest.mark.parametrize(

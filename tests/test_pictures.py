@@ -154,7 +154,7 @@ def quantiles(labels):
         pd.DataFrame({"variant": variant, "quantile": steps, "value_ms": (1 + n / 10) * (0.2 + steps**9), "n": 1000})
         for n, variant in enumerate(labels)
     ]
-    return pd.concat(parts).assign(cell="", query_type=LONG)
+    return pd.concat(parts).assign(query_type=LONG)
 
 
 def test_short_loads_are_steps_from_zero():

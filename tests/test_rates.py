@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
-import synthetic
 from asking import TYPES, asked, planned, written
 from reports import reported
 
-from plots import numbers
 from tsduel.core.errors import UserError
 from tsduel.core.rundir import open_run
 from tsduel.question import read
@@ -117,29 +114,3 @@ def test_a_block_at_fixed_rates(project):
     assert "(candidate) in 1 phase**, first in block 2: the client used 97 %" in said
     assert "held all of the ladder: its capacity is 40 queries/s or more in 2 blocks" in said
     assert "[![p99 of response times against the rate" in said
-
-    cells = {"001": "scale=2", "002": "scale=3"}
-    into_cells(project.run_dir, cells)
-    said = (run.path / "report.md").read_text()
-    of_mixed, of_ladder = said.split("## Writes and queries at once")[1].split("## Response time against rate")
-    assert re.search(rf"\| scale=3 +\| +[0-9.]+ → {numbers.MISSING} +\|", of_mixed)
-    for cell in cells.values():
-        assert f"<summary>{cell}</summary>" in of_mixed
-        assert f"<summary>{cell}</summary>" in of_ladder
-    assert "(candidate) in 1 phase**, first in block 2: the client used 97 %" in of_mixed.split("scale=3</summary>")[1]
-    assert of_ladder.count("held all of the ladder: its capacity is 40 queries/s or more in 1 block") == 4
-    pictures = {path.stem for path in (run.path / "plots").glob("*-[12].svg")}
-    assert pictures == {f"{part}-{n}" for part in ("mixed", "capacity") for n in (1, 2)}
-
-
-def into_cells(run, cells):
-    """Make a sweep of a run: its blocks become those of cells, by the block's name."""
-    for name, cell in cells.items():
-        synthetic.edit(run / "raw/host1" / name / "block.json", cell=cell)
-    settings = [{"name": cell, "set": {"workload.scale": int(cell[-1])}} for cell in cells.values()]
-    synthetic.edit_plan(run, cells=settings)
-    path = run / "plan/blocks.tsv"
-    head, *rows = [line.split("\t") for line in path.read_text().splitlines()]
-    found = [head, *([row[0], cells[f"{int(row[0]):03}"], *row[2:]] for row in rows)]
-    path.write_text("".join("\t".join(row) + "\n" for row in found))
-    reported(run)

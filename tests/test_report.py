@@ -271,7 +271,7 @@ def test_blocks_that_failed_at_their_first_query_type_leave_the_picture_of_the_o
 
     run = made(tmp_path, died, blocks=8)
     assert "over 6 valid blocks of 8" in text(run)
-    values = values_of(open_source(run), "duel_typical_ms", "geomean", "")
+    values = values_of(open_source(run), "duel_typical_ms", "geomean")
     assert set(values["block"]) == {0, 3, 4, 5, 6, 7, 8}
 
 

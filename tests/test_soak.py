@@ -35,7 +35,7 @@ def windows(hours, slope, *, life=1.0, metric="rss_bytes", variant="baseline", l
     elapsed = 60.0 * np.arange(1, count + 1)
     return pd.DataFrame(
         {
-            "cell": "", "block": 1, "variant": variant, "life": life, "elapsed_s": elapsed, "metric": metric,
+            "block": 1, "variant": variant, "life": life, "elapsed_s": elapsed, "metric": metric,
             "value": start + slope * elapsed / 3600 + noise, "limit": "" if limit is None else f"{limit:g}",
         }
     )  # fmt: skip

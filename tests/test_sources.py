@@ -20,7 +20,8 @@ TARGET = databases()["victoriametrics"].programs["server"]
 
 
 def resolve(source, variant="v", **where):
-    """Return the component at its revision."""
+    """Return the component at its revision, which is found anew."""
+    sources._found.cache_clear()
     return sources.resolve(TARGET, variant, ComponentAsked(source=source, **where))
 
 

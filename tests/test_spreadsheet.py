@@ -40,7 +40,7 @@ def test_every_table_is_written_in_one_place():
 
 
 def test_names_that_begin_a_formula_are_refused():
-    """Of a parameter, which names cells, and of a revision, which is a label."""
+    """Of a parameter, which names settings, and of a revision, which is a label."""
     with pytest.raises(UserError, match=r"parameters: '=1\+1' is no name of a parameter"):
         asked(parameters={"=1+1": 2})
     for ref in ("=1+1", "+x", "@x"):

@@ -44,9 +44,9 @@ class Exhibit(Part):
 
 
 class Row(Part):
-    """A row of a comparison for an exhibit's metric, in percent; `cell` of a sweep."""
+    """A row of a comparison for an exhibit's metric, in percent; `setting` of a study."""
 
-    cell: str
+    setting: str = ""
     change_pct: float | None
     lo_pct: float | None
     hi_pct: float | None
@@ -107,13 +107,14 @@ def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
     rows = [row for row in document["rows"] if (row["metric"], row["query_type"]) == (exhibit.metric, exhibit.type)]
     if not rows:
         raise UserError(f"{results / run_name}: no row {exhibit.metric} {exhibit.type}, which exhibits.yaml names")
-    host = files.read_json(next((results / run_name / "raw").glob("host*.json")))
+    # Of a study, the runs beside it have the machine.
+    host = files.read_json(next(results.glob(f"{run_name}*/raw/host*.json")))
     done = Shown(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         machine=f"{host['cpus']} CPUs, {host['cpu_model']}",
         load=round(load, 2),
         minutes=minutes,
-        rows=tuple(Row(**{field: row[field] for field in Row.model_fields}) for row in rows),
+        rows=tuple(Row(**{field: row[field] for field in Row.model_fields if field in row}) for row in rows),
         runs=(run_name,),
     )
     if exhibit.bisect:

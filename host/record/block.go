@@ -21,7 +21,6 @@ const (
 type Block struct {
 	Schema   int    `json:"schema"`
 	Block    int    `json:"block"`
-	Cell     string `json:"cell"`
 	Host     string `json:"host"`
 	Kind     string `json:"kind"`
 	Replaces int    `json:"replaces,omitempty"` // for a spare block: the spoilt block
@@ -48,7 +47,7 @@ type Block struct {
 }
 
 func NewBlock(row BlockRow) *Block {
-	return &Block{Schema: BlockSchema, Block: row.Block, Cell: row.Cell, Host: row.Host, Kind: row.Kind,
+	return &Block{Schema: BlockSchema, Block: row.Block, Host: row.Host, Kind: row.Kind,
 		Replaces: row.Replaces, Coins: row.Coins, QueryTypes: append([]string{}, row.QueryTypes...), Status: OK,
 		Failures: []Failure{}, Phases: []Phase{}, Checks: []Check{}, Ratios: map[string]Ratios{},
 		Solo: map[string]SoloRecord{}, Mixed: map[string]RatesPart{}, Capacity: map[string]RatesPart{}}

@@ -185,12 +185,9 @@ func plainLine(name string, f Fields) (level, text string) {
 	switch name {
 	case "run-start":
 		text = fill("${run}: ${finished} of ${planned} blocks are finished")
-		if number(f["cells"]) > 1 {
-			text += fill(", ${cells} cells in turn")
-		}
 		return info, text
 	case "block-start":
-		return info, fmt.Sprintf("%s begins (%s)", block, words(value("kind"), value("cell")))
+		return info, fmt.Sprintf("%s begins (%s)", block, value("kind"))
 	case "phase-end":
 		side := cmp.Or(value("variant"), value("part")) // a phase of the duel has no variant
 		text = words(block, side, value("phase"), value("query_type"))

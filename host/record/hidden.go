@@ -34,11 +34,6 @@ func (p *Plan) Reveal(cache string) (*Hidden, error) {
 	for _, v := range p.Variants {
 		every = append(every, v.Components)
 	}
-	for _, cell := range p.Cells {
-		for _, components := range cell.Components {
-			every = append(every, components)
-		}
-	}
 	var failed error
 	show := func(text string) string {
 		shown, err := h.show(cache, text)

@@ -36,39 +36,10 @@ type Spec struct {
 	Hidden      *Hidden // nil if the plan has no secret values
 }
 
-func (p *Plan) In(cell string) *Plan {
-	at := slices.IndexFunc(p.Cells, func(c Cell) bool { return c.Name == cell })
-	if at < 0 {
-		return p
-	}
-	own, c := *p, p.Cells[at]
-	own.Workload, own.Mixed = cmp.Or(c.Workload, p.Workload), cmp.Or(c.Mixed, p.Mixed)
-	own.Capacity, own.Settle = cmp.Or(c.Capacity, p.Capacity), *cmp.Or(c.Settle, &p.Settle)
-	own.Queries, own.Duel = *cmp.Or(c.Queries, &p.Queries), *cmp.Or(c.Duel, &p.Duel)
-	own.Variants = slices.Clone(p.Variants)
-	for i := range own.Variants {
-		if parts, has := c.Components[own.Variants[i].Name]; has {
-			own.Variants[i].Components = parts
-		}
-	}
-	return &own
-}
-
 // Deployed says that the servers run already: nothing of them is ours.
 func (p *Plan) Deployed() bool {
 	runs := func(c Component) bool { return c.URL != "" }
 	return slices.ContainsFunc(p.Variants, func(v Variant) bool { return slices.ContainsFunc(v.Components, runs) })
-}
-
-// CellNames returns the names of all cells, in their order; one empty name without a sweep.
-func (p *Plan) CellNames() (names []string) {
-	for _, c := range p.Cells {
-		names = append(names, c.Name)
-	}
-	if len(names) == 0 {
-		return []string{""}
-	}
-	return names
 }
 
 // Place is where the blocks run: local, ssh or gcp.
@@ -106,8 +77,7 @@ func (q QueryType) TSBS() string {
 // BlockRow is a line of plan/blocks.tsv. Kind is warmup, measured or spare.
 type BlockRow struct {
 	Block    int
-	Cell     string
-	Turn     int // index among the blocks of its cell and host
+	Turn     int // index among the blocks of its host
 	Host     string
 	Kind     string
 	Replaces int // for a spare block that is run: the spoilt block
@@ -214,27 +184,26 @@ func LoadRows(runDir string) ([]BlockRow, error) {
 	}
 	defer file.Close()
 	table := csv.NewReader(file)
-	table.Comma, table.FieldsPerRecord, table.LazyQuotes = '\t', 9, true
+	table.Comma, table.FieldsPerRecord, table.LazyQuotes = '\t', 8, true
 	_, noHeader := table.Read()
 	lines, err := table.ReadAll()
 	if err = errors.Join(noHeader, err); err != nil {
 		return nil, UserError("%s cannot be read: %v; plan a new run", path, err)
 	}
 	var rows []BlockRow
-	turns := map[[2]string]int{}
+	turns := map[string]int{}
 	for _, field := range lines {
 		block, err := strconv.Atoi(field[0])
 		if err != nil {
 			return nil, UserError("%s: %q is no number of a block; plan a new run", path, field[0])
 		}
-		key := [2]string{field[1], field[2]}
-		row := BlockRow{Block: block, Cell: field[1], Turn: turns[key], Host: field[2], Kind: field[3]}
+		row := BlockRow{Block: block, Turn: turns[field[1]], Host: field[1], Kind: field[2]}
 		for at, list := range []*[]string{&row.Order, &row.Start, &row.Read, &row.Ask, &row.QueryTypes} {
-			if text := field[4+at]; text != "" {
+			if text := field[3+at]; text != "" {
 				*list = strings.Split(text, ",")
 			}
 		}
-		turns[key]++
+		turns[row.Host]++
 		rows = append(rows, row)
 	}
 	return rows, nil

@@ -6,14 +6,13 @@ package record
 import "time"
 
 // PlanVersion is the only plan/experiment.json that this program reads.
-const PlanVersion = 8
+const PlanVersion = 9
 
 type Plan struct {
 	PlanVersion int               `json:"plan_version"`
 	Run         string            `json:"run"`
 	Kind        string            `json:"kind"`
 	Place       Place             `json:"place"`
-	Cells       []Cell            `json:"cells"`
 	Variants    []Variant         `json:"variants"`
 	Targets     map[string]Target `json:"targets"`
 	Design      Design            `json:"design"`
@@ -69,108 +68,6 @@ type Rename struct {
 	Match string `json:"match"`
 	To    string `json:"to"`
 	Drop  *int   `json:"drop"`
-}
-
-type HostSettings struct {
-	CacheLimitGB *float64 `json:"cache_limit_gb"`
-	Port         int      `json:"port"`
-	DropCaches   bool     `json:"drop_caches"`
-	Pin          Pin      `json:"pin"`
-}
-
-type Watchdog struct {
-	HealthS      float64 `json:"health_s"`
-	LoadStallS   float64 `json:"load_stall_s"`
-	QueryStallS  float64 `json:"query_stall_s"`
-	StopS        float64 `json:"stop_s"`
-	IdleTimeoutS float64 `json:"idle_timeout_s"`
-	IdleS        float64 `json:"idle_s"`
-	SilentS      float64 `json:"silent_s"`
-}
-
-type Limits struct {
-	StealPct              *float64 `json:"steal_pct"`
-	ForeignCPUPct         *float64 `json:"foreign_cpu_pct"`
-	CanaryPct             *float64 `json:"canary_pct"`
-	ClockStepS            *float64 `json:"clock_step_s"`
-	ThrottledPct          *float64 `json:"throttled_pct"`
-	StealFlagPct          *float64 `json:"steal_flag_pct"`
-	ForeignCPUFlagPct     *float64 `json:"foreign_cpu_flag_pct"`
-	CanaryFlagPct         *float64 `json:"canary_flag_pct"`
-	CanaryFsyncFlagPct    *float64 `json:"canary_fsync_flag_pct"`
-	PressureCPUFlagPct    *float64 `json:"pressure_cpu_flag_pct"`
-	PressureIOFlagPct     *float64 `json:"pressure_io_flag_pct"`
-	PressureMemoryFlagPct *float64 `json:"pressure_memory_flag_pct"`
-	SwapFlagPages         *float64 `json:"swap_flag_pages"`
-	PoolS                 float64  `json:"pool_s"`
-}
-
-type Design struct {
-	Seed            int64  `json:"seed"`
-	MaxFailedBlocks int    `json:"max_failed_blocks"`
-	Load            string `json:"load"`
-	Reload          string `json:"reload"`
-	StartFrom       string `json:"start_from"`
-}
-
-type Target struct {
-	Name           string              `json:"name"`
-	Adapter        string              `json:"adapter"`
-	DataFormat     string              `json:"data_format"`
-	QueryFormat    string              `json:"query_format"`
-	QueryForm      string              `json:"query_form"`
-	Answers        string              `json:"answers"`
-	Volatile       string              `json:"volatile"`
-	Trouble        string              `json:"trouble"`
-	Counters       map[string]Counter  `json:"counters"`
-	Quiet          []string            `json:"quiet"`
-	BeforeMerge    []string            `json:"before_merge"`
-	Still          []string            `json:"still"`
-	Ticks          string              `json:"ticks"`
-	SamplesPerRow  float64             `json:"samples_per_row"`
-	WritePath      string              `json:"write_path"`
-	Immutable      string              `json:"immutable"`
-	NamePrefix     string              `json:"name_prefix"`
-	Windows        string              `json:"windows"`
-	QueryArguments string              `json:"query_arguments"`
-	Queues         []string            `json:"queues"`
-	Ports          map[string][]string `json:"ports"`
-	Pprof          string              `json:"pprof"`
-}
-
-type Counter struct {
-	Name     string            `json:"name"`
-	Labels   map[string]string `json:"labels"`
-	Role     string            `json:"role"`
-	Optional bool              `json:"optional"`
-}
-
-type Variant struct {
-	Name       string      `json:"name"`
-	Target     string      `json:"target"`
-	Components []Component `json:"components"`
-	Package    string      `json:"package"`
-	Bench      string      `json:"bench"`
-}
-
-type Cell struct {
-	Name       string                 `json:"name"`
-	Workload   *WorkloadPlan          `json:"workload"`
-	Queries    *Queries               `json:"queries"`
-	Duel       *Duel                  `json:"duel"`
-	Settle     *Settle                `json:"settle"`
-	Mixed      *Mixed                 `json:"mixed"`
-	Capacity   *Capacity              `json:"capacity"`
-	Components map[string][]Component `json:"components"`
-}
-
-type Component struct {
-	Role     string            `json:"role"`
-	URL      string            `json:"url"`
-	Flags    []string          `json:"flags"`
-	Env      map[string]string `json:"env"`
-	Files    map[string]string `json:"files"`
-	BuildKey string            `json:"build_key"`
 }
 
 type Capacity struct {
@@ -303,4 +200,95 @@ type DataKey struct {
 type Churn struct {
 	Pct    float64 `json:"pct"`
 	EveryS float64 `json:"every_s"`
+}
+
+type HostSettings struct {
+	CacheLimitGB *float64 `json:"cache_limit_gb"`
+	Port         int      `json:"port"`
+	DropCaches   bool     `json:"drop_caches"`
+	Pin          Pin      `json:"pin"`
+}
+
+type Watchdog struct {
+	HealthS      float64 `json:"health_s"`
+	LoadStallS   float64 `json:"load_stall_s"`
+	QueryStallS  float64 `json:"query_stall_s"`
+	StopS        float64 `json:"stop_s"`
+	IdleTimeoutS float64 `json:"idle_timeout_s"`
+	IdleS        float64 `json:"idle_s"`
+	SilentS      float64 `json:"silent_s"`
+}
+
+type Limits struct {
+	StealPct              *float64 `json:"steal_pct"`
+	ForeignCPUPct         *float64 `json:"foreign_cpu_pct"`
+	CanaryPct             *float64 `json:"canary_pct"`
+	ClockStepS            *float64 `json:"clock_step_s"`
+	ThrottledPct          *float64 `json:"throttled_pct"`
+	StealFlagPct          *float64 `json:"steal_flag_pct"`
+	ForeignCPUFlagPct     *float64 `json:"foreign_cpu_flag_pct"`
+	CanaryFlagPct         *float64 `json:"canary_flag_pct"`
+	CanaryFsyncFlagPct    *float64 `json:"canary_fsync_flag_pct"`
+	PressureCPUFlagPct    *float64 `json:"pressure_cpu_flag_pct"`
+	PressureIOFlagPct     *float64 `json:"pressure_io_flag_pct"`
+	PressureMemoryFlagPct *float64 `json:"pressure_memory_flag_pct"`
+	SwapFlagPages         *float64 `json:"swap_flag_pages"`
+	PoolS                 float64  `json:"pool_s"`
+}
+
+type Design struct {
+	Seed            int64  `json:"seed"`
+	MaxFailedBlocks int    `json:"max_failed_blocks"`
+	Load            string `json:"load"`
+	Reload          string `json:"reload"`
+	StartFrom       string `json:"start_from"`
+}
+
+type Target struct {
+	Name           string              `json:"name"`
+	Adapter        string              `json:"adapter"`
+	DataFormat     string              `json:"data_format"`
+	QueryFormat    string              `json:"query_format"`
+	QueryForm      string              `json:"query_form"`
+	Answers        string              `json:"answers"`
+	Volatile       string              `json:"volatile"`
+	Trouble        string              `json:"trouble"`
+	Counters       map[string]Counter  `json:"counters"`
+	Quiet          []string            `json:"quiet"`
+	BeforeMerge    []string            `json:"before_merge"`
+	Still          []string            `json:"still"`
+	Ticks          string              `json:"ticks"`
+	SamplesPerRow  float64             `json:"samples_per_row"`
+	WritePath      string              `json:"write_path"`
+	Immutable      string              `json:"immutable"`
+	NamePrefix     string              `json:"name_prefix"`
+	Windows        string              `json:"windows"`
+	QueryArguments string              `json:"query_arguments"`
+	Queues         []string            `json:"queues"`
+	Ports          map[string][]string `json:"ports"`
+	Pprof          string              `json:"pprof"`
+}
+
+type Counter struct {
+	Name     string            `json:"name"`
+	Labels   map[string]string `json:"labels"`
+	Role     string            `json:"role"`
+	Optional bool              `json:"optional"`
+}
+
+type Variant struct {
+	Name       string      `json:"name"`
+	Target     string      `json:"target"`
+	Components []Component `json:"components"`
+	Package    string      `json:"package"`
+	Bench      string      `json:"bench"`
+}
+
+type Component struct {
+	Role     string            `json:"role"`
+	URL      string            `json:"url"`
+	Flags    []string          `json:"flags"`
+	Env      map[string]string `json:"env"`
+	Files    map[string]string `json:"files"`
+	BuildKey string            `json:"build_key"`
 }

@@ -83,40 +83,25 @@ type Workload struct {
 
 // DataFile is data to load. FeedPath is what the loader reads: small data unpacked, else Path.
 type DataFile struct {
-	Cells           []string `json:"cells,omitempty"` // of a sweep: those that load it
-	Format          string   `json:"format"`
-	Path            string   `json:"path"` // zstd
-	FeedPath        string   `json:"feed_path"`
-	SHA256          string   `json:"sha256"`
-	ContentChecksum string   `json:"content_checksum"` // 32 bits of XXH64 of the content, as zstd has them
-	Bytes           int64    `json:"bytes"`
-	Lines           int64    `json:"lines"`
-	Samples         int64    `json:"samples"`
+	Format          string `json:"format"`
+	Path            string `json:"path"` // zstd
+	FeedPath        string `json:"feed_path"`
+	SHA256          string `json:"sha256"`
+	ContentChecksum string `json:"content_checksum"` // 32 bits of XXH64 of the content, as zstd has them
+	Bytes           int64  `json:"bytes"`
+	Lines           int64  `json:"lines"`
+	Samples         int64  `json:"samples"`
 }
 
 // QueryFile is a gob stream of TSBS's queries, translated into Form if that is not empty.
 type QueryFile struct {
-	Cells  []string `json:"cells,omitempty"` // of a sweep: those that ask it
-	Format string   `json:"format"`
-	Form   string   `json:"form,omitempty"`
-	Type   string   `json:"type"`
-	Path   string   `json:"path"`
-	SHA256 string   `json:"sha256"`
-	Bytes  int64    `json:"bytes"`
-	Count  int      `json:"count"`
-}
-
-func (w *Workload) In(cell string) *Workload {
-	if w == nil {
-		return nil
-	}
-	others := func(cells []string) bool { return len(cells) > 0 && !slices.Contains(cells, cell) }
-	own := *w
-	for _, files := range []*[]DataFile{&own.Data, &own.Mixed, &own.Continued, &own.Alone} {
-		*files = slices.DeleteFunc(slices.Clone(*files), func(f DataFile) bool { return others(f.Cells) })
-	}
-	own.Queries = slices.DeleteFunc(slices.Clone(w.Queries), func(f QueryFile) bool { return others(f.Cells) })
-	return &own
+	Format string `json:"format"`
+	Form   string `json:"form,omitempty"`
+	Type   string `json:"type"`
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+	Bytes  int64  `json:"bytes"`
+	Count  int    `json:"count"`
 }
 
 func (w *Workload) DataFor(format string) (DataFile, bool) {
@@ -142,20 +127,11 @@ func (w *Workload) QueriesFor(target Target, queryType string) (QueryFile, error
 // Calibration is raw/HOST/calibration.json, written once after the warm-up: the operations of a block, by
 // query type; Rows, Columns and CPU are of Go benchmarks.
 type Calibration struct {
-	Cells      map[string]*Calibration `json:"cells,omitempty"`       // of a sweep: all other fields are in these
-	Counts     map[string]int          `json:"counts,omitempty"`      // exchanges
-	SoloCounts map[string]int          `json:"solo_counts,omitempty"` // queries of the closed loop
-	CPU        int                     `json:"cpu,omitempty"`
-	Columns    []string                `json:"columns,omitempty"`
-	Rows       []CalibrationRow        `json:"rows,omitempty"`
-}
-
-// In returns the calibration of a cell; nil if there is none.
-func (c *Calibration) In(cell string) *Calibration {
-	if c != nil && c.Cells[cell] != nil {
-		return c.Cells[cell]
-	}
-	return c
+	Counts     map[string]int   `json:"counts,omitempty"`      // exchanges
+	SoloCounts map[string]int   `json:"solo_counts,omitempty"` // queries of the closed loop
+	CPU        int              `json:"cpu,omitempty"`
+	Columns    []string         `json:"columns,omitempty"`
+	Rows       []CalibrationRow `json:"rows,omitempty"`
 }
 
 // CalibrationRow is a compared benchmark: its name in each variant, and its operations.

@@ -35,29 +35,11 @@ func (d *driver) calibrate() error {
 }
 
 func (d *driver) counts() (*record.Calibration, error) {
-	names := d.Plan.CellNames()
-	if len(names) == 1 {
-		return d.countsOf(names[0])
-	}
-	c := &record.Calibration{Cells: map[string]*record.Calibration{}}
-	for _, cell := range names {
-		var err error
-		if c.Cells[cell], err = d.countsOf(cell); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
-}
-
-func (d *driver) countsOf(cell string) (*record.Calibration, error) {
-	plan, sides, turns, name := d.Plan.In(cell), len(d.Plan.Variants), 0, ""
+	plan, sides, name := d.Plan, len(d.Plan.Variants), ""
 	var b *record.Block // the warm-up block
 	for _, row := range d.rows {
-		if row.Cell == cell {
-			turns++
-			if row.Kind == "warmup" {
-				b, name = d.blocks[row.Block], row.Name()
-			}
+		if row.Kind == "warmup" {
+			b, name = d.blocks[row.Block], row.Name()
 		}
 	}
 	c := &record.Calibration{Counts: map[string]int{}, SoloCounts: map[string]int{}}
@@ -71,16 +53,16 @@ func (d *driver) countsOf(cell string) (*record.Calibration, error) {
 			continue // no side was left to exchange with
 		}
 		if (plan.Duel.Enabled && count == 0) || (plan.Queries.Solo && c.SoloCounts[t.Name] == 0) {
-			return nil, record.FailedError("the warm-up block%s did not get through %s, so no count could be chosen: see %s",
-				ofCell(cell), t.Name, d.raw(name+"/block.json"))
+			return nil, record.FailedError("the warm-up block did not get through %s, so no count could be chosen: see %s",
+				t.Name, d.raw(name+"/block.json"))
 		}
 		if !plan.Duel.Enabled {
 			continue
 		}
 		// Each block asks its own part of the file. The shortest file of all targets decides.
-		for _, file := range d.Workload.In(cell).Queries {
+		for _, file := range d.Workload.Queries {
 			if file.Type == t.Name {
-				count = min(count, file.Count/turns)
+				count = min(count, file.Count/len(d.rows))
 			}
 		}
 		if count == 0 {

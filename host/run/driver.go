@@ -123,7 +123,7 @@ func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kin
 	return d.tidyUp()
 }
 
-// takeRows keeps the rows of plan/blocks.tsv that this host has to do with, and the cells of its own rows.
+// takeRows keeps the rows of plan/blocks.tsv that this host has to do with.
 func (d *driver) takeRows() error {
 	rows, err := record.LoadRows(d.RunDir)
 	if err != nil {
@@ -139,9 +139,6 @@ func (d *driver) takeRows() error {
 	if len(d.rows) == 0 {
 		return record.UserError("plan/blocks.tsv has no block for %s: plan a new run", d.share.Host)
 	}
-	d.Plan.Cells = slices.DeleteFunc(d.Plan.Cells, func(c record.Cell) bool {
-		return !slices.ContainsFunc(d.rows, func(row record.BlockRow) bool { return row.Cell == c.Name })
-	})
 	return nil
 }
 
@@ -210,12 +207,11 @@ func (d *driver) block(ctx context.Context, row record.BlockRow) error {
 		return err
 	}
 	spec := d.Spec
-	spec.Row, spec.Dir, spec.Plan = row, d.raw(row.Name()+".partial"), d.Plan.In(row.Cell)
-	spec.Workload, spec.Calibration = d.Workload.In(row.Cell), d.Calibration.In(row.Cell)
+	spec.Row, spec.Dir = row, d.raw(row.Name()+".partial")
 	if err := errors.Join(record.RemoveTree(spec.Dir), os.Mkdir(spec.Dir, 0o755)); err != nil {
 		return err
 	}
-	d.Events.Emit("block-start", record.Fields{"block": row.Block, "cell": row.Cell, "kind": row.Kind, "order": row.Order,
+	d.Events.Emit("block-start", record.Fields{"block": row.Block, "kind": row.Kind, "order": row.Order,
 		"phases": d.phases(row)})
 	d.where.Store(fmt.Sprintf(" in block %d", row.Block))
 	b, err := d.kind.Block(ctx, spec)
@@ -240,27 +236,16 @@ func (d *driver) mayGoOn(ctx context.Context) error {
 
 func (d *driver) tooManyFailed() error {
 	d.failed = 0
-	failed := map[string]int{}
 	for _, b := range d.blocks {
 		if b.Status != record.OK {
 			d.failed++
-			failed[b.Cell]++
 		}
 	}
-	for _, cell := range d.Plan.CellNames() {
-		if limit := d.Plan.Design.MaxFailedBlocks; failed[cell] > limit {
-			return record.FailedError("%d of the blocks%s failed (design.max_failed_blocks is %d): the run stops here; "+
-				"what failed is in %s", failed[cell], ofCell(cell), limit, d.raw("*/block.json"))
-		}
+	if limit := d.Plan.Design.MaxFailedBlocks; d.failed > limit {
+		return record.FailedError("%d of the blocks failed (design.max_failed_blocks is %d): the run stops here; "+
+			"what failed is in %s", d.failed, limit, d.raw("*/block.json"))
 	}
 	return nil
-}
-
-func ofCell(cell string) string {
-	if cell == "" {
-		return ""
-	}
-	return " of cell " + cell
 }
 
 func (d *driver) publish(spec record.Spec, b *record.Block) error {

@@ -144,7 +144,7 @@ func newFixture(t *testing.T, measured, spares int) *fixture {
 		if block > measured {
 			kind, coins = "spare", "\t\t\t"
 		}
-		f.rows = append(f.rows, fmt.Sprintf("%d\t\thost1\t%s\t%s\tcpu-max-all-1", block, kind, coins))
+		f.rows = append(f.rows, fmt.Sprintf("%d\thost1\t%s\t%s\tcpu-max-all-1", block, kind, coins))
 	}
 	f.put("build/baseline.json", map[string]any{"binary": "/bin/true"})
 	f.put("build/candidate.json", map[string]any{"binary": "/bin/true"})
@@ -176,7 +176,7 @@ func (f *fixture) read(name string) string {
 
 func (f *fixture) write() {
 	f.put("plan/experiment.json", f.plan)
-	columns := "block\tcell\thost\tkind\torder\tstart\tread\task\tquery_types\n"
+	columns := "block\thost\tkind\torder\tstart\tread\task\tquery_types\n"
 	f.put("plan/blocks.tsv", columns+strings.Join(f.rows, "\n")+"\n")
 }
 

@@ -21,7 +21,7 @@ func (d *driver) emitRunStart() {
 	if stat, err := proc.FS().Stat(); err == nil {
 		since = float64(stat.BootTime) // a rented machine is paid for since then
 	}
-	d.Events.Emit("run-start", record.Fields{"run": d.Plan.Run, "kind": d.Plan.Kind, "cells": len(d.Plan.CellNames()),
+	d.Events.Emit("run-start", record.Fields{"run": d.Plan.Run, "kind": d.Plan.Kind,
 		"blocks": rows["measured"], "variants": len(d.Plan.Variants),
 		"planned": len(d.rows) - rows["spare"], "finished": finished,
 		"block_s": d.Plan.Duration.BlockS, "workload_s": d.Plan.Duration.WorkloadS,
@@ -31,7 +31,7 @@ func (d *driver) emitRunStart() {
 // phases returns how many phases a block will have: a view's progress bar needs it.
 func (d *driver) phases(row record.BlockRow) int {
 	variants, types, warmup := len(row.Order), len(row.QueryTypes), row.Kind == "warmup"
-	plan := d.Plan.In(row.Cell)
+	plan := d.Plan
 	switch {
 	case plan.Kind != "tsbs" && (d.Calibration == nil || warmup):
 		return variants

@@ -145,7 +145,7 @@ func TestEachHostOfAFleetRunsItsOwnBlocksAndASpareOneThoseOfOneThatIsLost(t *tes
 	for block, row := range strings.Fields("host1:warmup host2:warmup host2:measured host1:measured host2:measured " +
 		"host2:spare host3:warmup host3:spare host3:spare") {
 		host, kind, _ := strings.Cut(row, ":")
-		f.rows = append(f.rows, fmt.Sprintf("%d\t\t%s\t%s\tcandidate,baseline\t\t\t\tcpu-max-all-1", block, host, kind))
+		f.rows = append(f.rows, fmt.Sprintf("%d\t%s\t%s\tcandidate,baseline\t\t\t\tcpu-max-all-1", block, host, kind))
 	}
 	profiled := 0
 	f.profile = func(_ context.Context, spec record.Spec) error {

@@ -113,11 +113,7 @@ func needs(spec record.Spec) (needed map[string]bool, coming int64) {
 			needed["variants/"+c.BuildKey] = true
 		}
 	}
-	for _, cell := range spec.Plan.CellNames() {
-		plan := spec.Plan.In(cell)
-		if plan.Workload == nil {
-			continue
-		}
+	if plan := spec.Plan; plan.Workload != nil {
 		files := plan.Workload.Data
 		if plan.Mixed != nil {
 			files = slices.Concat(files, plan.Mixed.Data)

@@ -43,7 +43,7 @@ type block struct {
 
 // Write writes the tables of a block into its directory, and keeps the ratios for the forecast in its record.
 func Write(plan *record.Plan, of *record.Block, dir string) error {
-	b := &block{Block: of, plan: plan.In(of.Cell), dir: dir, rows: map[string][][]string{},
+	b := &block{Block: of, plan: plan, dir: dir, rows: map[string][][]string{},
 		whole: map[[2]string]float64{}, bySitting: map[[2]string]map[string]map[int]estimate{}}
 	if plan.Kind == "tsbs" {
 		if err := b.measure(); err != nil {

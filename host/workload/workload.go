@@ -46,8 +46,7 @@ type file struct {
 
 // job is a file to be made.
 type job struct {
-	plan         *record.Plan // of one cell
-	cells        []string     // all cells that share the file
+	plan         *record.Plan
 	path         string
 	format, form string
 	query        *record.QueryType // nil for data
@@ -66,7 +65,7 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	if len(spec.Plan.Workload.Data) == 0 {
 		return nil, record.UserError("%s/plan/experiment.json names no data in workload.data", spec.RunDir)
 	}
-	jobs := jobsOf(spec)
+	jobs := jobsOf(spec.Plan, spec.Cache)
 	var missing []*job
 	needed := int64(0)
 	for _, j := range jobs {
@@ -103,13 +102,13 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 		"continued": &made.Continued, "alone": &made.Alone}
 	for _, j := range jobs {
 		if j.query != nil {
-			made.Queries = append(made.Queries, record.QueryFile{Cells: j.cells, Format: j.format, Form: j.form,
+			made.Queries = append(made.Queries, record.QueryFile{Format: j.format, Form: j.form,
 				Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
 			continue
 		}
 		// The cache removes the data first that was not used for longest, by the time of this file.
 		_ = os.WriteFile(filepath.Join(filepath.Dir(j.path), ".used"), nil, 0o644)
-		data := record.DataFile{Cells: j.cells, Format: j.format, Path: j.path, FeedPath: j.path, SHA256: j.made.SHA256,
+		data := record.DataFile{Format: j.format, Path: j.path, FeedPath: j.path, SHA256: j.made.SHA256,
 			ContentChecksum: j.made.ContentChecksum, Bytes: j.made.Bytes, Lines: j.lines, Samples: j.samples}
 		if room >= j.made.ContentBytes {
 			room -= j.made.ContentBytes
@@ -129,28 +128,8 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	return made, record.WriteJSON(target, made)
 }
 
-// jobsOf returns the files of all cells, each once: files with the same key are the same.
-func jobsOf(spec record.Spec) (jobs []*job) {
-	known := map[string]*job{}
-	for _, cell := range spec.Plan.CellNames() {
-		for _, j := range jobsIn(spec.Plan.In(cell), spec.Cache) {
-			key := j.path
-			if j.query != nil { // it may lie beside any data
-				key = filepath.Base(j.path)
-			}
-			if known[key] == nil {
-				known[key], jobs = j, append(jobs, j)
-			}
-			if cell != "" {
-				known[key].cells = append(known[key].cells, cell)
-			}
-		}
-	}
-	return jobs
-}
-
-// jobsIn returns the files of a cell.
-func jobsIn(whole *record.Plan, cache string) (jobs []*job) {
+// jobsOf returns the files of a run.
+func jobsOf(whole *record.Plan, cache string) (jobs []*job) {
 	plan := whole.Workload
 	add := func(key record.DataKey, name string, lines, samples int64, j job) {
 		j.plan, j.format, j.path = cmp.Or(j.plan, whole), key.Format, filepath.Join(cache, "workload", key.Key, name)
@@ -313,9 +292,6 @@ func roomForFeeds(scratch string) (room int64, err error) {
 // feed unpacks data into the scratch directory.
 func (j *job) feed(ctx context.Context, scratch string) (path string, err error) {
 	path = filepath.Join(scratch, "feed."+strings.TrimPrefix(j.behind+"."+j.format, "."))
-	if len(j.cells) > 0 {
-		path += "." + filepath.Base(filepath.Dir(j.path))
-	}
 	partial := path + ".partial"
 	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -332,10 +308,10 @@ func (j *job) feed(ctx context.Context, scratch string) (path string, err error)
 func same(a, b *record.Workload) bool {
 	content := func(w *record.Workload) (all []any) {
 		for _, d := range slices.Concat(w.Data, w.Mixed, w.Continued, w.Alone) {
-			all = append(all, d.Cells, d.Format, d.ContentChecksum, d.Lines)
+			all = append(all, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {
-			all = append(all, q.Cells, q.Format, q.Form, q.Type, q.SHA256)
+			all = append(all, q.Format, q.Form, q.Type, q.SHA256)
 		}
 		return all
 	}

@@ -1,4 +1,4 @@
-"""A change on each host of a fleet, and over the hosts of each kind of machine: a forest plot."""
+"""A change on each host of a fleet, and over all of them: a forest plot."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,29 +16,18 @@ _ROW_IN, _COLUMNS, _DODGE = 0.21, 2, 0.24
 
 @dataclass(frozen=True)
 class Whole:
-    """A row of comparison.json over the hosts of a `kind` of machine ("" where there is one), in percent.
-
-    `blocks`: the changes in the blocks of each host.
-    """
+    """A row of comparison.json over hosts, in percent. `blocks`: the changes in the blocks of each host."""
 
     name: str
-    kind: str
     row: Mapping[str, Any]
     blocks: Mapping[str, Sequence[float]]
 
 
 @styled
 def over_hosts(wholes: Sequence[Whole], labels: Mapping[str, str]) -> Figure:
-    """Draw a panel a name, in it a line a host (its blocks small, its mean large), below them all hosts of a kind."""
+    """Draw a panel a name, in it a line a host (its blocks small, its mean large), below them all hosts."""
     names = list(dict.fromkeys(whole.name for whole in wholes))
-    rows = [
-        (kind, host)
-        for kind in dict.fromkeys(whole.kind for whole in wholes)
-        for host in [
-            *dict.fromkeys(host for whole in wholes if whole.kind == kind for host in whole.row["by_host"]),
-            "",
-        ]
-    ]
+    rows = [*dict.fromkeys(host for whole in wholes for host in whole.row["by_host"]), ""]
     lines = -(-len(names) // _COLUMNS)
     drawn = {
         name: look for name, look in looks(labels).items() if any(whole.row["candidate"] == name for whole in wholes)
@@ -59,24 +48,22 @@ def over_hosts(wholes: Sequence[Whole], labels: Mapping[str, str]) -> Figure:
             dodge = _DODGE * (list(drawn).index(whole.row["candidate"]) - (len(drawn) - 1) / 2)
             _draw(axes, whole, rows, drawn[whole.row["candidate"]], dodge)
         readable(axes, which="x", most=5)
-    alone = len({kind for kind, _ in rows}) == 1
-    ticks = [host or ("all hosts" if alone else f"all {kind}") for kind, host in rows]
-    grid[0].set_yticks(range(len(rows)), [literal(text, 26) for text in ticks])
+    grid[0].set_yticks(range(len(rows)), [literal(host or "all hosts", 26) for host in rows])
     grid[0].set_ylim(len(rows) - 0.5, -0.5)
     return figure
 
 
-def _draw(axes: Axes, whole: Whole, rows: Sequence[tuple[str, str]], look: Look, dodge: float) -> None:
+def _draw(axes: Axes, whole: Whole, rows: Sequence[str], look: Look, dodge: float) -> None:
     row = whole.row
     for host, known in row["by_host"].items():
-        at, mean, blocks = rows.index((whole.kind, host)) + dodge, known["change_pct"], whole.blocks.get(host, ())
+        at, mean, blocks = rows.index(host) + dodge, known["change_pct"], whole.blocks.get(host, ())
         axes.plot(blocks, [at] * len(blocks), linestyle="", marker=".", color=look.colour, alpha=0.45, markersize=4)
         dots(axes, [mean], [at], look, [f"{whole.name}, {host}: {change(mean, 2)} %"], markersize=4)
-    at = rows.index((whole.kind, "")) + dodge
+    at = rows.index("") + dodge
     if row["lo_pct"] is not None and row["hi_pct"] is not None:
         reach = [row["lo_pct"], row["hi_pct"]]
         axes.plot(reach, [at, at], color=look.colour, linewidth=2.4, solid_capstyle="butt", zorder=3)
     hint = f"{whole.name}, over {len(row['by_host'])} hosts: {change(row['change_pct'], 2)} %"
     diamond = {"marker": "D", "color": "white", "markeredgecolor": look.colour, "markersize": 6}
     dots(axes, [row["change_pct"]], [at], look, [hint], zorder=4, **diamond)
-    axes.axhline(rows.index((whole.kind, "")) + 0.5, color=GREY, linewidth=0.4, zorder=0.5)
+    axes.axhline(rows.index("") + 0.5, color=GREY, linewidth=0.4, zorder=0.5)

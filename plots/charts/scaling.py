@@ -1,4 +1,4 @@
-"""Figures along a sweep: one panel a figure, both axes logarithmic."""
+"""Figures over settings: one panel a figure, both axes logarithmic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _FEW, _NARROW, _DECADES = 5, 0.6, 2.0
 class Panel:
     """One figure: its title, unit and direction, and the exponent of each variant in words, if it has one.
 
-    `points`: columns at (place on the axis), cell, variant, block, value.
+    `points`: columns at (place on the axis), setting, variant, block, value.
     """
 
     title: str
@@ -33,31 +33,33 @@ class Panel:
 
 @styled
 def scaling(
-    figures: Sequence[Panel], axis: str, cells: Mapping[float, str], labels: Mapping[str, str], what: str = "Figures",
-    *, narrow: bool = False,
+    figures: Sequence[Panel], axis: str, settings: Mapping[float, str], labels: Mapping[str, str],
+    what: str = "Figures", *, narrow: bool = False,
 ) -> Figure:  # fmt: skip
     """Draw all blocks as points, their medians as a line, a colour a variant; exponents stand in their panels.
 
-    `axis` is the x axis's label; without one, cells are not numeric and stand side by side under their names.
-    `cells`: place on the axis -> the cell's name; `labels`: variant -> name for people, baseline first;
+    `axis` is the x axis's label; without one, settings are not numeric and stand side by side under their names.
+    `settings`: place on the axis -> their names; `labels`: variant -> name for people, baseline first;
     `what` begins the title. The `narrow` form, for a phone, has one panel in a row.
     """
     drawn = looks(labels)
     handles = [key(labels[name], look, marker=look.marker, linewidth=1.4) for name, look in drawn.items()]
     columns, width, height = (1, 3.7, 1.6) if narrow else (_COLUMNS, 6.5, 1.95)
-    title = f"{what} by {axis or 'cell'}"
+    title = f"{what} by {axis or 'setting'}"
     if not narrow:
         title += f"{', both axes logarithmic' if axis else ''}: blocks and medians"
     figure = headed(title, handles, width, 0.45 + height * -(-len(figures) // columns))
     for axes, panel in zip(panels(figure, len(figures), columns), figures, strict=True):
-        _panel(axes, panel, cells, labels, numeric=bool(axis))
+        _panel(axes, panel, settings, labels, numeric=bool(axis))
     figure.supxlabel(axis, fontsize=9)
     return figure
 
 
-def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping[str, str], *, numeric: bool) -> None:
+def _panel(
+    axes: Axes, panel: Panel, settings: Mapping[float, str], labels: Mapping[str, str], *, numeric: bool
+) -> None:
     unit, factor = numbers.scaled(panel.unit, float(panel.points["value"].max()))
-    places = sorted(cells)
+    places = sorted(settings)
     if numeric:
         axes.set_xscale("log")
     axes.set_yscale("log")
@@ -68,8 +70,8 @@ def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping
         reach = np.log10(places[-1] / places[0]) if numeric else float(len(places))
         x = mine["at"] * 10 ** (beside * reach / 2) if numeric else mine["at"] + beside * reach
         y = mine["value"] / factor
-        marks = zip(mine["cell"], mine["block"], y, strict=True)
-        hints = [f"{labels[variant]}, {cell}, block {b:.0f}: {numbers.number(v)} {unit}" for cell, b, v in marks]
+        marks = zip(mine["setting"], mine["block"], y, strict=True)
+        hints = [f"{labels[variant]}, {name}, block {b:.0f}: {numbers.number(v)} {unit}" for name, b, v in marks]
         dots(axes, x, y, look, hints, markersize=3.2, alpha=0.45, markeredgewidth=0)
         middle = mine.groupby("at")["value"].median() / factor
         axes.plot(
@@ -94,7 +96,8 @@ def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping
         axes.xaxis.set_minor_locator(ticker.NullLocator())
     else:
         # If only one key is swept, leave its name out.
-        values = [cells[at] if cells[at].count("=") > 1 else cells[at].partition("=")[2] or cells[at] for at in places]
+        names = [settings[at] for at in places]
+        values = [name if name.count("=") > 1 else name.partition("=")[2] or name for name in names]
         upright = len(values) * max(map(len, values)) > _LETTERS
         rotation, side = (20, "right") if upright else (0, "center")
         axes.set_xticks(places, [literal(value, 18) for value in values], fontsize=7, rotation=rotation, ha=side)

@@ -23,7 +23,7 @@ NAMES = {
 def over_hours(windows: pd.DataFrame, slopes: Sequence[Slope], labels: Mapping[str, str]) -> Figure | None:
     """Draw a panel a metric: each window thin, and through each life a line with the metric's slope, thick.
 
-    `windows`: columns variant, life, elapsed_s, metric, value. `slopes`: of the same cell.
+    `windows`: columns variant, life, elapsed_s, metric, value.
     """
     metrics = [name for name in NAMES if (windows["metric"] == name).any()]
     if not metrics:

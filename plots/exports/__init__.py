@@ -1,7 +1,7 @@
 """stats/ + tidy/ + plan -> exports/: the figures of a run in formats that other tools read (results/README.md).
 
 Files that feed alerts (github-action-benchmark, Bencher, Otava) are written for results and screens only: not
-for a smoke run, an A/A run, a sweep or a pivot. A screen has names of its own, so that it never joins the
+for a smoke run, an A/A run or a pivot. A screen has names of its own, so that it never joins the
 results.
 """
 
@@ -14,7 +14,6 @@ from plots.source import Source, open_source
 from tsduel.core import files
 
 _NO_RESULT = {"smoke": "a smoke run is no result", "aa": "an A/A run has no candidate"}
-_SWEPT = "a sweep is asked once, and its cells are no series"
 _ONE_REVISION = "with a pivot there is one revision, and no candidate"
 
 
@@ -27,7 +26,7 @@ def main(run_dir: Path) -> str:
     for variant in ("baseline",) if source.pivoted else source.run.variants:
         shutil.copyfile(run_dir / f"stats/{variant}.bench.txt", partial / f"{variant}.bench.txt")
     (partial / "openmetrics.txt").write_text(openmetrics.text(source), encoding="utf-8")
-    why = _NO_RESULT.get(source.standing) or (_ONE_REVISION if source.pivoted else _SWEPT if source.plan.sweeps else "")
+    why = _NO_RESULT.get(source.standing) or (_ONE_REVISION if source.pivoted else "")
     why = why or ("" if any(side.valid for side in source.comparisons) else "no block counts")
     if not why:
         for name, text in _for_trackers(source).items():

@@ -93,10 +93,10 @@ def _end_of(source: Source) -> _EndOf:
 
 def _add_samples(source: Source, family: Family, values: pd.DataFrame, factor: float, end_of: _EndOf) -> None:
     of_type = "benchmark" if source.plan.gobench else "query_type"
-    table = values[["cell", "block", "variant", "phase", "query_type", "value"]]
-    for cell, block, variant, phase, query_type, value in table.itertuples(index=False):
+    table = values[["block", "variant", "phase", "query_type", "value"]]
+    for block, variant, phase, query_type, value in table.itertuples(index=False):
         if (end := end_of(block, variant, phase, query_type)) is not None:
-            own = {"cell": cell, "variant": variant, of_type: query_type, "block": f"{block:.0f}"}
+            own = {"variant": variant, of_type: query_type, "block": f"{block:.0f}"}
             labels, scaled = _known(_common(source) | own), float(f"{value * factor:.10g}")
             family.add_sample(family.name, labels, scaled, timestamp=float(f"{end:.3f}"))
 

@@ -55,7 +55,7 @@ def figures(source: Source) -> Iterator[Figure]:
             metric, median = comparison.metrics[row["metric"]], row["candidate_median"]
             if not tracked(metric) or row["verdict"] == "failed" or median is None:
                 continue
-            table = values_of(source, metric.name, row["query_type"], comparison.cell)
+            table = values_of(source, metric.name, row["query_type"])
             mine = table[(table["variant"] == row["candidate"]) & table["block"].isin(comparison.valid)]["value"]
             least, largest = (min(mine), max(mine)) if len(mine) else (median, median)
             yield Figure(row, short(median), short(least), short(largest))

@@ -107,7 +107,7 @@ def _figure(source: Source) -> Figure | None:
         metric = source.metrics[row["metric"]]
         if not comparison.row(metric.name, row["query_type"]):
             continue
-        known = values_of(source, metric.name, row["query_type"], comparison.cell)
+        known = values_of(source, metric.name, row["query_type"])
         if known["block"].nunique() < LEAST:
             continue
         name = comparison.named(row, brief=True)
@@ -127,14 +127,14 @@ def _figure(source: Source) -> Figure | None:
     return by_block(pd.concat(values), pd.concat(changes), unique, source.labels)
 
 
-def values_of(source: Source, metric: str, query_type: str, cell: str) -> pd.DataFrame:
+def values_of(source: Source, metric: str, query_type: str) -> pd.DataFrame:
     """Return columns block, variant, value of one row over all blocks.
 
     A geometric mean is over the types that all blocks have; without such types, over all types of complete
     blocks.
     """
     table = source.table("measurements")
-    mine = table[(table["metric"] == metric) & (table["cell"] == cell)]
+    mine = table[table["metric"] == metric]
     if query_type != GEOMEAN:
         return mine[mine["query_type"] == query_type][["block", "variant", "value"]]
     known = mine.pivot_table(index=["block", "variant"], columns="query_type", values="value")
@@ -146,7 +146,7 @@ def values_of(source: Source, metric: str, query_type: str, cell: str) -> pd.Dat
 
 def changes_of(source: Source, comparison: Comparison, row: Row, values: pd.DataFrame) -> pd.DataFrame:
     """Return columns block, candidate, change (percent), counts: the log ratio of pairs.csv, or that of the values."""
-    pairs, keys = source.table("pairs"), ["metric", "candidate", "cell"]
+    pairs, keys = source.table("pairs"), ["metric", "candidate"]
     mine = pairs[(pairs[keys] == [row[key] for key in keys]).all(axis="columns")]
     if not mine.empty:
         is_mean = mine["query_type"] == GEOMEAN

@@ -75,21 +75,16 @@ def planned(source: Source) -> dict[str, int]:
     table = source.table("checks")
     looked_at = set(table["block"].astype(int))
     warm = {row.block for row in source.run.planned if row.kind == "warmup"} & looked_at
-    by_cell: dict[str, list[int]] = {}
-    for row in source.run.planned:
-        if row in source.run.due or row.block in looked_at:
-            by_cell.setdefault(row.cell, []).append(row.block)
+    blocks = [row.block for row in source.run.planned if row in source.run.due or row.block in looked_at]
     counted = Counter(zip(table["check"], table["block"].astype(int), strict=True))
     times, known = {}, dict.fromkeys(table["check"])
     for check in [*(c for c in CHECKS if c in known), *(c for c in known if c not in CHECKS)]:
-        times[check] = 0
-        for blocks in by_cell.values():
-            made = [counted[check, block] for block in blocks]
-            usual = 0 if check == FOUND else max(made)
-            if source.plan.design.reload == "once" or source.plan.loads_in_turn:
-                later = [n for block, n in zip(blocks, made, strict=True) if block in looked_at][1:]
-                usual = median_low(later or [0])
-            times[check] += sum(n if block in warm else max(n, usual) for block, n in zip(blocks, made, strict=True))
+        made = [counted[check, block] for block in blocks]
+        usual = 0 if check == FOUND else max(made)
+        if source.plan.design.reload == "once" or source.plan.loads_in_turn:
+            later = [n for block, n in zip(blocks, made, strict=True) if block in looked_at][1:]
+            usual = median_low(later or [0])
+        times[check] = sum(n if block in warm else max(n, usual) for block, n in zip(blocks, made, strict=True))
     return times
 
 
@@ -162,7 +157,7 @@ def warnings(source: Source) -> list[str]:
     short = dict[str, float]()
     for comparison in source.comparisons:
         label = comparison.labels[1] if source.run.variants[2:] else ""
-        where = markup.text(", ".join(filter(None, [label, comparison.cell])))
+        where = markup.text(", ".join(filter(None, [label, comparison.setting])))
         lines += [f"{where}: {doubt}" if where else doubt for doubt in _doubts(comparison, short)]
     return list(dict.fromkeys([*_together(source), *lines, *short_phases(short), *_busy_client(source)]))
 
@@ -195,7 +190,7 @@ def _doubts(comparison: Comparison, short: dict[str, float]) -> list[str]:
             else:
                 lines.append(f"{what} exists in {only} only: it is shown, and not compared.")
         if row["metric"] in {"load_seconds", "query_seconds"} and known and min(known) < SHORT_PHASE_S:
-            name = f"{row['query_type'] or 'the load'}{markup.aside(comparison.cell)}"
+            name = f"{row['query_type'] or 'the load'}{markup.aside(comparison.setting)}"
             short[name] = min(short.get(name, math.inf), *known)
     lines += [f"Only {only} has {'; '.join(what)}: shown, and not compared." for only, what in only_in.items()]
     return lines

@@ -33,7 +33,7 @@ def section(source: Source, pictures: Pictures) -> str:
     if not parts:
         return ""
     table, beside = source.table("distributions"), tables.measured(source, DUEL)
-    figure = None if table.empty else distributions(table[table["cell"] == ""], source.query_types, source.labels)
+    figure = None if table.empty else distributions(table, source.query_types, source.labels)
     return markup.paragraphs(
         *parts,
         pictures.show(

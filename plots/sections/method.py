@@ -54,7 +54,7 @@ def reproduce(source: Source, _: Pictures) -> str:
     written = yaml.safe_dump(given.written, sort_keys=False, allow_unicode=True, width=110) if given.written else ""
     environment = ", ".join(markup.code(name) for name in sorted(source.run.host.get("environment") or {}))
     return markup.paragraphs(
-        sides.command(source),
+        sides.command(source.plan.kind, given),
         markup.folded("What has to be the same, and where the figures are", markup.items([
             *(
                 f"{v.name}: {markup.text(v.label)} is {markup.code(source.revision(v.name))}"

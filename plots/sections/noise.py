@@ -37,7 +37,7 @@ TITLES = {
 }
 
 
-@heading("Noise", 85, "tsbs", "sweep", "upgrade", "gobench")
+@heading("Noise", 85, "tsbs", "upgrade", "gobench")
 def section(source: Source, _: Pictures) -> str:
     """Return the spoilt blocks by variant, the flags, the effects of being second, and the table of signals."""
     noise = source.table("noise")

@@ -1,7 +1,7 @@
 """Each variant alone at rates that were fixed beforehand: writes and queries at once, and a ladder of rates."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -12,7 +12,6 @@ from plots.charts.rates import NAMES, against_rate, responses
 from plots.pictures import Pictures
 from plots.sections import heading, tables
 from plots.source import Source
-from tsduel.core.plan import Plan
 from tsduel.core.record import CAPACITY, MIXED, Block, RatePhase
 from tsduel.core.sections import CapacityAsked, Rates
 from tsduel.core.tsbs import Mixed
@@ -28,88 +27,41 @@ NOTE = (
     "coordinated omission). Percentiles over blocks are of all operations together, by adding histograms (0.1 %); "
     "verdicts compare block with block."
 )
-MOST_PICTURES = 6
-"""Cells of a sweep that have a picture; all have tables."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A cell and its plan; without a sweep there is one, without a name. `file`: of its picture; "" draws none."""
+class AtRates:
+    """A part of a run at fixed rates."""
 
     source: Source
     part: str
-    name: str
-    plan: Plan
-    file: str
-    responses: pd.DataFrame
-    """Percentiles of all operations of the blocks that count."""
 
     @property
-    def title(self) -> str:
-        """All labels and the cell, as they stand under a picture."""
-        return f"{self.source.names}{markup.aside(markup.text(self.name))}"
+    def responses(self) -> pd.DataFrame:
+        """Percentiles of all operations of the blocks that count."""
+        table = self.source.table("responses")
+        return table[table["part"] == self.part]
 
     def phases(self, variant: str) -> list[tuple[Block, RatePhase]]:
         """Return the phases of a variant in the blocks that were planned to count, each with its block."""
-        blocks = [block for block in self.source.run.blocks if block.kind != "warmup" and block.cell == self.name]
+        blocks = [block for block in self.source.run.blocks if block.kind != "warmup"]
         parts = ((block, (block.mixed if self.part == MIXED else block.capacity).get(variant)) for block in blocks)
         return [(block, phase) for block, part in parts if part for phase in part.phases]
 
     def verdicts(self) -> Iterator[str]:
         """Yield the tables of judged metrics and of the others."""
         for comparison in self.source.comparisons:
-            if comparison.cell == self.name:
-                rows = comparison.rows_of(tables.measured(self.source, self.part))
-                judged = [row for row in rows if row["verdict"] != "shown"]
-                rest = [row for row in rows if row["verdict"] == "shown"]
-                yield markup.titled(f"Block against block, {comparison.title}:", comparison.table(judged))
-                yield markup.folded(f"What is not judged, {comparison.title}", comparison.table(rest))
+            rows = comparison.rows_of(tables.measured(self.source, self.part))
+            judged = [row for row in rows if row["verdict"] != "shown"]
+            rest = [row for row in rows if row["verdict"] == "shown"]
+            yield markup.titled(f"Block against block, {comparison.title}:", comparison.table(judged))
+            yield markup.folded(f"What is not judged, {comparison.title}", comparison.table(rest))
 
 
-@heading("Writes and queries at once, at a fixed rate", 30, "tsbs", "sweep")
+@heading("Writes and queries at once, at a fixed rate", 30, "tsbs")
 def mixed(source: Source, pictures: Pictures) -> str:
     """Return verdicts, percentiles over all blocks, their picture and the conditions; nothing without this part."""
-
-    def across(cell: Cell) -> list[str]:
-        table = cell.responses
-        return [_sides(cell, table[table["operation"] == kind], "response", q) for kind, q in _ACROSS]
-
-    heads = [f"{_SHOWN[q]} of {NAMES[kind]}, ms" for kind, q in _ACROSS]
-    return _by_cell(source, MIXED, heads, across, lambda cell: _mixed(cell, pictures))
-
-
-@heading("Response time against rate", 31, "tsbs", "sweep")
-def capacity(source: Source, pictures: Pictures) -> str:
-    """Return how far each variant came up the ladder, and response time against rate; nothing without a ladder."""
-    baseline, *candidates = source.labels.values()
-    heads = [f"{candidate} against {baseline}, queries/s" for candidate in candidates]
-
-    def across(cell: Cell) -> list[str]:
-        return [side.cell_of("capacity_rate") for side in source.comparisons if side.cell == cell.name]
-
-    return _by_cell(source, CAPACITY, heads, across, lambda cell: _capacity(cell, pictures))
-
-
-def _by_cell(
-    source: Source, part: str, heads: list[str], across: Callable[[Cell], list[str]], section: Callable[[Cell], str]
-) -> str:
-    """Return the section of the only cell; of a sweep a table of all cells and the section of each, folded."""
-    cells, table = [], source.table("responses")
-    for number, cell in enumerate(source.plan.cells, start=1):
-        file = f"{part}-{number}" if number <= MOST_PICTURES else ""
-        if getattr(plan := source.plan.at(cell.name), part):
-            mine = table[(table["part"] == part) & (table["cell"] == cell.name)]
-            cells.append(Cell(source, part, cell.name, plan, file if source.plan.sweeps else part, mine))
-    if not source.plan.sweeps:
-        return "".join(map(section, cells))
-    heads = [f"Cell, {' → '.join(source.labels.values())}", *heads]
-    rows = [[cell.name, *across(cell)] for cell in cells]
-    folds = (markup.folded(cell.name, section(cell)) for cell in cells)
-    return markup.paragraphs(markup.table(heads, rows, range(1, len(heads))), *folds)
-
-
-def _mixed(cell: Cell, pictures: Pictures) -> str:
-    workload, rates = cell.plan.workload, cell.plan.mixed
+    part, workload, rates = AtRates(source, MIXED), source.plan.workload, source.plan.mixed
     if rates is None:
         return ""
     churn = (
@@ -121,41 +73,44 @@ def _mixed(cell: Cell, pictures: Pictures) -> str:
         f"{number_of(rates.batch_size, 'line')}, and {numbers.number(rates.queries)} queries/s "
         f"({', '.join(map(markup.text, rates.types))} in turn) at once, for {rates.seconds:g} s.{churn} "
         f"{_starts(rates)}",
-        *_void(cell),
-        *_unsent(cell, rates),
-        _percentiles(cell),
-        cell.file and pictures.show(
-            cell.file, "response times at a fixed rate", f"Response times by percentile: {cell.title}",
+        *_void(part),
+        *_unsent(part, rates),
+        _percentiles(part),
+        pictures.show(
+            part.part, "response times at a fixed rate", f"Response times by percentile: {source.names}",
             "All operations of the blocks that count. The thin lines are service times.",
-            responses(cell.responses, cell.source.labels),
+            responses(part.responses, part.source.labels),
         ),
-        *cell.verdicts(),
-        markup.folded("How to read these, and how well the client kept the rate", NOTE, _kept(cell)),
+        *part.verdicts(),
+        markup.folded("How to read these, and how well the client kept the rate", NOTE, _kept(part)),
     )  # fmt: skip
 
 
-def _capacity(cell: Cell, pictures: Pictures) -> str:
-    if (ladder := cell.plan.capacity) is None:
+@heading("Response time against rate", 31, "tsbs")
+def capacity(source: Source, pictures: Pictures) -> str:
+    """Return how far each variant came up the ladder, and response time against rate; nothing without a ladder."""
+    if (ladder := source.plan.capacity) is None:
         return ""
-    table, values = cell.responses, cell.source.table("measurements")
+    part = AtRates(source, CAPACITY)
+    table, values = part.responses, source.table("measurements")
     quantile, percentile = _QUANTILE[ladder.percentile], _SHOWN[_QUANTILE[ladder.percentile]]
     pooled = table[(table["quantile"] == quantile) & (table["time"] == "response")]
-    blocks = cell.source.counting(values[(values["metric"] == "capacity_response_ms") & (values["cell"] == cell.name)])
+    blocks = part.source.counting(values[values["metric"] == "capacity_response_ms"])
     blocks = blocks.assign(rate=blocks["query_type"].str.removesuffix("/s").astype(float), value_ms=blocks["value"])
     return markup.paragraphs(
         f"The highest rate of queries with {percentile} of the response times within {ladder.within_ms:g} ms. Rates, "
         f"queries/s, from the lowest up until two in a row are not held: {', '.join(f'{r:,g}' for r in ladder.rates)}; "
         f"{ladder.seconds:g} s each. {_starts(ladder)}",
-        *_void(cell),
-        *cell.verdicts(),
-        *_unknown(cell, ladder),
-        cell.file and pictures.show(
-            cell.file, "response time against rate", f"{percentile} of response times against the rate: {cell.title}",
+        *_void(part),
+        *part.verdicts(),
+        *_unknown(part, ladder),
+        pictures.show(
+            part.part, "response time against rate", f"{percentile} of response times against the rate: {source.names}",
             "Thin lines are blocks, thick lines are all operations together. The dotted line is the bound.",
-            against_rate(blocks, pooled, cell.source.labels, percentile, ladder.within_ms),
+            against_rate(blocks, pooled, part.source.labels, percentile, ladder.within_ms),
         ),
         markup.folded(
-            "Rung by rung", _rungs(cell, pooled, percentile), NOTE,
+            "Rung by rung", _rungs(part, pooled, percentile), NOTE,
             "The capacity of a block lies between the last rung that was held and the next one, where a line between "
             "the two (both axes logarithmic) crosses the bound.",
         ),
@@ -167,9 +122,9 @@ def _starts(rates: Rates) -> str:
     return f"Starts were fixed beforehand, {how}, the same for every variant of a block, and wait for no answer."
 
 
-def _void(cell: Cell) -> Iterator[str]:
-    for variant, label in cell.source.labels.items():
-        if void := [(block, phase) for block, phase in cell.phases(variant) if phase.void]:
+def _void(part: AtRates) -> Iterator[str]:
+    for variant, label in part.source.labels.items():
+        if void := [(block, phase) for block, phase in part.phases(variant) if phase.void]:
             block, phase = void[0]
             where = f" at {phase.rate:,g} queries/s" if phase.rate else ""
             yield (
@@ -178,9 +133,9 @@ def _void(cell: Cell) -> Iterator[str]:
             )
 
 
-def _unsent(cell: Cell, rates: Mixed) -> Iterator[str]:
-    for variant, label in cell.source.labels.items():
-        good = [phase for _, phase in cell.phases(variant) if not phase.void]
+def _unsent(part: AtRates, rates: Mixed) -> Iterator[str]:
+    for variant, label in part.source.labels.items():
+        good = [phase for _, phase in part.phases(variant) if not phase.void]
         for operation, name in NAMES.items():
             streams = [stream for phase in good for stream in phase.streams if stream.operation == operation]
             left, planned = (sum(getattr(stream, key) for stream in streams) for key in ("unstarted", "planned"))
@@ -193,28 +148,28 @@ def _unsent(cell: Cell, rates: Mixed) -> Iterator[str]:
                 )
 
 
-def _sides(cell: Cell, table: pd.DataFrame, time: str, quantile: float) -> str:
+def _sides(part: AtRates, table: pd.DataFrame, time: str, quantile: float) -> str:
     """Return baseline → candidate at a quantile, in ms."""
     mine = table[(table["time"] == time) & (table["quantile"] == quantile)]
     values = mine.set_index("variant")["value_ms"].to_dict()
-    return " → ".join(numbers.number(values.get(variant), 3) for variant in cell.source.labels)
+    return " → ".join(numbers.number(values.get(variant), 3) for variant in part.source.labels)
 
 
-def _percentiles(cell: Cell) -> str:
-    rows, table = [], cell.responses
+def _percentiles(part: AtRates) -> str:
+    rows, table = [], part.responses
     for operation, name in NAMES.items():
         for time in ("response", "service"):
             mine = table[(table["operation"] == operation) & (table["time"] == time)]
             if not mine.empty:
                 counted = " to ".join(f"{n:,}" for n in sorted(set(mine["n"].astype(int))))
-                sides = (_sides(cell, mine, time, quantile) for quantile in _SHOWN)
+                sides = (_sides(part, mine, time, quantile) for quantile in _SHOWN)
                 rows.append([f"{time} time of {name}, ms", *sides, counted])
-    names = " → ".join(map(markup.text, cell.source.labels.values()))
+    names = " → ".join(map(markup.text, part.source.labels.values()))
     return markup.table([names, *_SHOWN.values(), "of"], rows, range(1, len(_SHOWN) + 2))
 
 
-def _kept(cell: Cell) -> str:
-    phases = [phase for variant in cell.source.labels for _, phase in cell.phases(variant) if not phase.void]
+def _kept(part: AtRates) -> str:
+    phases = [phase for variant in part.source.labels for _, phase in part.phases(variant) if not phase.void]
     if not phases:
         return ""
     streams = [stream for phase in phases for stream in phase.streams]
@@ -228,10 +183,10 @@ def _kept(cell: Cell) -> str:
     )
 
 
-def _unknown(cell: Cell, ladder: CapacityAsked) -> Iterator[str]:
-    for variant, label in cell.source.labels.items():
+def _unknown(part: AtRates, ladder: CapacityAsked) -> Iterator[str]:
+    for variant, label in part.source.labels.items():
         why = Counter[str]()
-        for _, phases in groupby(cell.phases(variant), key=lambda known: known[0].block):
+        for _, phases in groupby(part.phases(variant), key=lambda known: known[0].block):
             rungs = [phase.held for _, phase in phases]
             if not any(rungs):
                 why[f"held no rung, not even {ladder.rates[0]:,g} queries/s"] += 1
@@ -241,8 +196,8 @@ def _unknown(cell: Cell, ladder: CapacityAsked) -> Iterator[str]:
             yield f"{markup.text(label)} {reason} in {number_of(count, 'block')}: no value."
 
 
-def _rungs(cell: Cell, pooled: pd.DataFrame, percentile: str) -> str:
-    tried = {v: [(phase.rate, phase.held) for _, phase in cell.phases(v)] for v in cell.source.labels}
+def _rungs(part: AtRates, pooled: pd.DataFrame, percentile: str) -> str:
+    tried = {v: [(phase.rate, phase.held) for _, phase in part.phases(v)] for v in part.source.labels}
     values = pooled.set_index(["variant", "rate"])["value_ms"].to_dict()
     rows = []
     for rate in sorted({rate for rungs in tried.values() for rate, _ in rungs}):
@@ -251,6 +206,6 @@ def _rungs(cell: Cell, pooled: pd.DataFrame, percentile: str) -> str:
             mine = [held for at, held in rungs if at == rate]
             row += [numbers.number(values.get((variant, rate)), 3), f"{sum(mine)} of {len(mine)}"]
         rows.append(row)
-    names = map(markup.text, cell.source.labels.values())
+    names = map(markup.text, part.source.labels.values())
     heads = [head for name in names for head in (f"{name}: {percentile}, ms", "held in blocks")]
     return markup.table(["queries/s", *heads], rows, range(len(heads) + 1))

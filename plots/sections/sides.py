@@ -9,7 +9,7 @@ from plots import markup, numbers
 from plots.pictures import Pictures
 from plots.sections import heading
 from plots.source import Source
-from tsduel.core.plan import Component, Variant
+from tsduel.core.plan import Asked, Component, Variant
 
 _HASH, _SHORT = 20, 12
 
@@ -92,7 +92,7 @@ def machine(source: Source) -> list[list[str]]:
     pinned = ", ".join(f"{role} on CPU {', '.join(map(str, cpus))}" for role, cpus in pins if cpus)
     limit = f", limited to {host['cpu_limit']:g}" if host.get("cpu_limit") else ""
     made = run.of_any_host("workload.json")
-    hashes = [([file["format"], *file.get("cells", ())], file["sha256"]) for file in made.get("data") or []]
+    hashes = [(file["format"], file["sha256"]) for file in made.get("data") or []]
     facts = [
         ("machine", ", ".join(filter(None, [*machines, str(host.get("virtualization") or "")]))),
         ("CPU", f"{' | '.join(models)}, {host.get('cpus', '?')} CPUs{limit}" if any(models) else ""),
@@ -103,7 +103,7 @@ def machine(source: Source) -> list[list[str]]:
         ("GOMAXPROCS (-cpu)", str(run.of_any_host("calibration.json").get("cpu") or "")),
         ("module", source.plan.gobench.module if source.plan.gobench else ""),
         ("data", _data(source)),
-        *((f"sha256 of the data ({', '.join(facts)})", str(digest)) for facts, digest in hashes),
+        *((f"sha256 of the data ({name})", str(digest)) for name, digest in hashes),
         ("TSBS", source.plan.tsbs.version if source.plan.tsbs else ""),
         ("tsduel", own(source)),
     ]  # fmt: skip
@@ -136,8 +136,7 @@ def _data(source: Source) -> str:
     text = f"{workload.use_case}, {hosts} hosts, {window}, seed {workload.seed}, {samples} samples"
     if workload.told:
         text = f"{workload.told}; {workload.start} to {workload.end}"
-    swept = dict.fromkeys(key for cell in source.plan.cells for key in cell.set if key.startswith("workload."))
-    return f"{text}; other {', '.join(swept)} in other cells" if swept and source.plan.sweeps else text
+    return text
 
 
 def own(source: Source) -> str:
@@ -145,9 +144,8 @@ def own(source: Source) -> str:
     return " ".join(filter(None, (source.plan.own.version, source.plan.own.commit)))
 
 
-def command(source: Source) -> str:
-    """Return the command that makes this run again, as a block of code."""
-    given = source.plan.asked
-    words = ["make", source.plan.kind, *([f"EXPERIMENT={given.experiment}"] if given.experiment else [])]
-    words += [f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in given.knobs.items() if v]
+def command(kind: str, asked: Asked) -> str:
+    """Return the command that asks this again, as a block of code."""
+    words = ["make", kind, *([f"EXPERIMENT={asked.experiment}"] if asked.experiment else [])]
+    words += [f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in asked.knobs.items() if v]
     return markup.block(shlex.join(words), "shell")

@@ -23,12 +23,12 @@ def sentences(source: Source) -> list[str]:
     """Return a sentence for each growth, each difference between variants, and what is not judged."""
     slopes = read(source.run.path)
     lines = []
-    short = {(slope.cell, slope.variant): slope for slope in slopes if slope.verdict == "short"}
+    short = {slope.variant: slope for slope in slopes if slope.verdict == "short"}
     if short:
         hours = min(slope.hours for slope in short.values())
         named = " and ".join(dict.fromkeys(_variant(source, slope) for slope in short.values()))
         what, whose = "No slope is judged", "a variant"
-        if any((slope.cell, slope.variant) not in short for slope in slopes):
+        if any(slope.variant not in short for slope in slopes):
             what, whose = f"{named} is not judged", "it"
         lines.append(
             f"**{what}**: {whose} was sampled for {numbers.number(hours, 2)} hours, and in less than {LEAST_HOURS:g} "
@@ -42,27 +42,22 @@ def sentences(source: Source) -> list[str]:
     return lines
 
 
-@heading("Hour after hour", 29, "tsbs", "sweep")
+@heading("Hour after hour", 29, "tsbs")
 def section(source: Source, pictures: Pictures) -> str:
-    """Return the sentences, a table of slopes and the picture of each cell; nothing without a soak."""
+    """Return the sentences, a table of slopes and the picture; nothing without a soak."""
     if not (slopes := read(source.run.path)):
         return ""
     windows = source.table("windows")
     heads = ["", "an hour", "95 % CI", "at the end", "limit", "reached in", "sampled", "verdict"]
-    parts = []
-    for number, cell in enumerate(source.plan.cells, 1):
-        mine = [slope for slope in slopes if slope.cell == cell.name]
-        file = f"soak-{number}" if source.plan.sweeps else "soak"
-        figure = over_hours(windows[windows["cell"] == cell.name], mine, source.labels)
-        caption = "Thin: each window. Thick: the slope. A gap in a variant's lines is another start of its servers."
-        rows = [_row(source, slope) for slope in mine]
-        parts.append(
-            markup.paragraphs(
-                markup.titled(cell.name, markup.table(heads, rows, range(1, 7))),
-                pictures.show(file, "a soak", f"Hour after hour: {source.names}", caption, figure),
-            )
-        )
-    return markup.paragraphs(markup.items(sentences(source)), *parts, READ)
+    caption = "Thin: each window. Thick: the slope. A gap in a variant's lines is another start of its servers."
+    return markup.paragraphs(
+        markup.items(sentences(source)),
+        markup.table(heads, [_row(source, slope) for slope in slopes], range(1, 7)),
+        pictures.show(
+            "soak", "a soak", f"Hour after hour: {source.names}", caption, over_hours(windows, slopes, source.labels)
+        ),
+        READ,
+    )
 
 
 def _row(source: Source, slope: Slope) -> list[str]:
@@ -80,7 +75,7 @@ def _variant(source: Source, slope: Slope) -> str:
 
 
 def _of(source: Source, slope: Slope) -> str:
-    return f"{_variant(source, slope)}: {NAMES[slope.metric][0]}{markup.aside(markup.text(slope.cell))}"
+    return f"{_variant(source, slope)}: {NAMES[slope.metric][0]}"
 
 
 def _amount(slope: Slope, value: float | None, *, signed: bool = False) -> str:
@@ -104,9 +99,9 @@ def _grows(slope: Slope) -> str:
 
 
 def _differences(source: Source, slopes: list[Slope]) -> Iterator[str]:
-    of = {(slope.cell, slope.variant, slope.metric): slope for slope in slopes if slope.verdict != "short"}
-    for (cell, variant, metric), slope in of.items():
-        baseline = of.get((cell, source.baseline, metric))
+    of = {(slope.variant, slope.metric): slope for slope in slopes if slope.verdict != "short"}
+    for (variant, metric), slope in of.items():
+        baseline = of.get((source.baseline, metric))
         if variant == source.baseline or baseline is None or (apart := difference(baseline, slope)) is None:
             continue
         estimate, lo, hi = apart

@@ -63,7 +63,7 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
     alone = source.plan.workload and source.plan.workload.alone
     if not alone:
         return both
-    # Each cell and host has a warm-up block with the same load: show the first.
+    # Each host has a warm-up block with the same load: show the first.
     first = source.table("measurements").groupby(["metric", "variant"])["value"].first().map(numbers.number).to_dict()
     return markup.paragraphs(
         both,

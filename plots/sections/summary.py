@@ -70,8 +70,7 @@ def worth(source: Source) -> str:
 
 def standing(source: Source) -> list[str]:
     """Return warnings about the whole run as lines of Markdown: a smoke run, a screen, A/A."""
-    lines = [said for side in source.comparisons if source.plan.sweeps and (said := sentences.before(side))]
-    blocks = min(len(comparison.valid) for comparison in source.comparisons)
+    lines, blocks = list[str](), min(len(comparison.valid) for comparison in source.comparisons)
     if source.plan.smoke:
         lines.append("**This is not a result.** A smoke run shows that the machinery works; its figures mean nothing.")
     if blocks < FEWEST_BLOCKS:

@@ -37,7 +37,7 @@ def each(source: Source, make: Callable[[Comparison], str], what: str = "") -> l
     texts = [(comparison, make(comparison)) for comparison in source.comparisons]
     if source.many:
         tail = f": {what}" if what else ""
-        return [markup.folded(f"{side.labels[1]}{markup.aside(side.cell)}{tail}", text) for side, text in texts]
+        return [markup.folded(f"{side.labels[1]}{markup.aside(side.setting)}{tail}", text) for side, text in texts]
     return [markup.titled(f"{side.title}:" if source.several and not what else "", text) for side, text in texts]
 
 

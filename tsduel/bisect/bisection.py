@@ -1,24 +1,22 @@
 """results/bisect/NAME/bisect.json: the question of a bisection, its revisions from GOOD to BAD, and its steps."""
 
 import contextlib
-import os
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
-
-from pydantic import ValidationError
+from typing import Any, ClassVar
 
 from tsduel.bisect.metric import Followed, followed
 from tsduel.bisect.revisions import Line, Revision, named
-from tsduel.core import files, hidden, secret_store
+from tsduel.core import hidden
 from tsduel.core.errors import UserError
 from tsduel.core.sections import Part
 from tsduel.core.wording import allowed
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.stats.power import FEWEST_BLOCKS
+from tsduel.studies.study import Study
 from tsduel.workloads import DEFAULT_KIND, WORKLOADS
 from tsduel.workloads.experiment import Component, Experiment
 from tsduel.workloads.own.asked import is_own
@@ -47,47 +45,18 @@ class Step(Part):
     blocks: int
 
 
-class Bisection(Part):
+class Bisection(Study):
     """bisect.json; `knobs`: those of every step, `skipped`: ref of a revision -> why it has no figure."""
 
     FILE: ClassVar[str] = "bisect.json"
+    COMMAND: ClassVar[str] = "make bisect GOOD= BAD="
 
-    version: Literal[1] = 1
-    name: str
-    created: str
-    kind: str
-    given: dict[str, str]
     knobs: dict[str, str]
     followed: Followed
     repo: str
     revisions: tuple[Revision, ...]
     steps: tuple[Step, ...] = ()
     skipped: dict[str, str] = {}
-
-    @classmethod
-    def load(cls, directory: Path) -> Self:
-        """Read bisect.json of a directory."""
-        path = directory / cls.FILE
-        if not path.exists():
-            known = ", ".join(sorted(p.parent.name for p in directory.parent.glob(f"*/{cls.FILE}"))[-5:])
-            raise UserError(
-                f"{directory}: no such bisection; there are: {known or 'none yet'}; a new one is begun by "
-                "make bisect GOOD= BAD="
-            )
-        try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except ValidationError as error:
-            raise UserError(
-                f"{path}: no bisection as this version of tsduel has them ({error.errors()[0]['msg']}); start a new "
-                "one, without RUN="
-            ) from None
-
-    def write(self, directory: Path) -> None:
-        """Write bisect.json."""
-        files.private_directory(directory)
-        text = self.model_dump_json(indent=1) + "\n"
-        secret_store.keep(os.environ, text)
-        files.write(directory / self.FILE, text)
 
     @property
     def last(self) -> int:
@@ -143,9 +112,9 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     passed |= {"EXPERIMENT": experiment} if experiment else {}
     ends = {"KIND": kind, "VERSIONS": versions, "BLOCKS": first}
     read = question.read({**passed, **ends})
-    if len(read.cells) > 1:
+    if len(read.settings) > 1:
         raise UserError(
-            f"{experiment} is a sweep, and one setting is searched: SET='matrix={{}}' with the fields of one cell"
+            f"{experiment} is a sweep, and one setting is searched: SET='matrix={{}}' with the fields of one setting"
         )
     role = knobs.role(read.source.written, passed) or ""
     passed |= {"ROLE": role} if role else {}

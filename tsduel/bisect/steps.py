@@ -24,6 +24,7 @@ from tsduel.core.results import RUN_NAME
 from tsduel.core.wording import number_of
 from tsduel.stats.estimate import hodges_lehmann, percent
 from tsduel.stats.power import FEWEST_BLOCKS
+from tsduel.studies.study import Rule
 
 SIDE = "candidate"
 """The revision of a step, which is compared with GOOD; in the first step it is BAD."""
@@ -75,11 +76,16 @@ class Known:
         return [value if self.native else percent(value) for value in (at, *sorted(ends))]
 
 
-def main(environment: Mapping[str, str], results: Path) -> None:
-    """Print the arguments of the next step's `make`, a line each; nothing where the answer is known.
+def rule(environment: Mapping[str, str], results: Path) -> Rule:
+    """Yield the knobs of one step after the other, until the answer is known."""
+    code = ""
+    while knobs := following(environment, results, code):
+        code = str((yield knobs))
+    return 0
 
-    STEP_CODE is the exit code of the step before.
-    """
+
+def opened(environment: Mapping[str, str], results: Path) -> Bisection:
+    """Return the bisection of RUN, which is begun if it is not there."""
     name = environment.get("RUN", "")
     if not RUN_NAME.fullmatch(name):
         raise UserError(f"RUN: {name!r} is no name of a bisection; use letters, digits, dots, dashes and underscores")
@@ -88,11 +94,19 @@ def main(environment: Mapping[str, str], results: Path) -> None:
     exists = (directory / Bisection.FILE).exists() or (
         not (environment.get("GOOD") or environment.get("BAD")) and any(directory.parent.glob(f"*/{Bisection.FILE}"))
     )
-    bisection = kept(directory, environment) if exists else begun(name, environment)
-    if not exists:
-        with runlock.claimed(directory, "bisect", Bisection.FILE):
-            bisection.write(directory)
-    bisection = _settled(bisection, results, environment.get("STEP_CODE", ""))
+    if exists:
+        return kept(directory, environment)
+    bisection = begun(name, environment)
+    with runlock.claimed(directory, "bisect", Bisection.FILE):
+        bisection.write(directory)
+    return bisection
+
+
+def following(environment: Mapping[str, str], results: Path, code: str = "") -> dict[str, str]:
+    """Return the knobs of the next step; nothing where the answer is known. ``code``: how the step before ended."""
+    bisection = opened(environment, results)
+    directory = results / HOME / bisection.name
+    bisection = _settled(bisection, results, code)
     known = read(bisection, results)
     step: Step | None = bisection.steps[-1]
     if _ref(bisection, bisection.steps[-1]) in bisection.skipped or _compared(results, bisection.steps[-1]).exists():
@@ -103,16 +117,14 @@ def main(environment: Mapping[str, str], results: Path) -> None:
         step = _following(bisection, known)
         if step is None:
             bisection.write(directory)
-            return
+            return {}
         if why := _refused(bisection, step):
             bisection, step = _without(bisection, step, why), None
         else:
             bisection = bisection.model_copy(update={"steps": (*bisection.steps, step)})
     bisection.write(directory)
     _say(bisection, known, step)
-    arguments = bisection.environment(step.at, blocks=step.blocks)
-    words = [arguments.pop("KIND"), f"RUN={step.run}", *(f"{name}={value}" for name, value in arguments.items())]
-    sys.stdout.write("\n".join(words) + "\n")
+    return {**bisection.environment(step.at, blocks=step.blocks), "RUN": step.run}
 
 
 def _compared(results: Path, step: Step) -> Path:

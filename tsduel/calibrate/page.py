@@ -1,19 +1,22 @@
 """The page at the end of `make calibrate`: which differences this machine shows, and in what time."""
 
 import math
+import os
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tsduel.core import files
-from tsduel.core.errors import UserError
+from tsduel.calibrate.planted import repository
+from tsduel.calibrate.stale import age, executable, twins
+from tsduel.core import caches, files
 from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.rundir import Run, open_run
 from tsduel.core.wording import lasting, number_of
 from tsduel.stats.estimate import percent
 from tsduel.stats.power import mde
+from tsduel.studies.study import Rule
 
 BLOCKS = (6, 8, 16)
 MOST_REASONS = 3
@@ -115,15 +118,31 @@ def sittings_advice(run: Run, row: dict[str, Any]) -> str:
     )
 
 
-def main(same: Path, stale: Path, slow: Path) -> None:
-    """Write results/calibration.md, and print it."""
-    page = text(open_run(same), open_run(stale), open_run(slow))
-    files.write(same.parent / "calibration.md", page)
-    sys.stdout.write(f"\n{page}\nKept in {same.parent / 'calibration.md'}\n")
+def rule(stem: Path) -> Rule:
+    """Yield the knobs of the three runs, whose names begin with ``stem``; then write results/calibration.md, and print.
+
+    A verdict that fails a run is a result too.
+    """
+    same, stale, slow = (stem.with_name(f"{stem.name}-{which}") for which in ("same", "stale", "slow-5"))
+    planted, every = f"git:{repository(caches.directory(os.environ))}", {"KIND": "tsbs", "EXPERIMENT": "quick"}
+    base = every | {"BASELINE": f"{planted}@base"}
+    code = yield base | {"RUN": same.name, "AA": "1"}
+    if _compared(same):
+        old, new = twins(executable(same, "baseline"), caches.directory(os.environ) / "src" / "twins")
+        aged = every | {"RUN": stale.name, "BASELINE": f"binary:{old}", "CANDIDATE": f"binary:{new}"}
+        if code := (yield aged | {"TSDUEL_STAGES": "plan provision build"}):
+            return code
+        sys.stdout.write(age(stale))
+        code = yield aged
+    if _compared(stale):
+        code = yield base | {"RUN": slow.name, "CANDIDATE": f"{planted}@slow-5"}
+    if not _compared(slow):
+        return code
+    page, path = text(*map(open_run, (same, stale, slow))), stem.with_name("calibration.md")
+    files.write(path, page)
+    sys.stdout.write(f"\n{page}\nKept in {path}\n")
+    return 0
 
 
-if __name__ == "__main__":
-    try:
-        main(*map(Path, sys.argv[1:4]))
-    except UserError as error:
-        sys.exit(f"tsduel: {error}")
+def _compared(run_dir: Path) -> bool:
+    return (run_dir / "stats/comparison.json").exists()

@@ -10,11 +10,9 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tsduel.core import caches
 from tsduel.core.defaults import GO_MINIMUM
 from tsduel.core.errors import UserError
 from tsduel.plan.sources import with_go
@@ -156,7 +154,3 @@ def _git(directory: Path, *words: str) -> str:
         ["git", "-C", directory, *words], env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
     return done.stdout.strip()
-
-
-if __name__ == "__main__":
-    sys.stdout.write(f"{repository(caches.directory(os.environ))}\n")

@@ -1,8 +1,7 @@
 """Two copies of an executable: an old file, whose pages are scattered in memory, and one written just now.
 
 Where the pages of a program lie changes its time and CPU by some percent (docs/surprises.md), so a comparison of these
-two must show no difference. `twins RUN` makes both from RUN's baseline and prints the knobs of a run that compares
-them; `age RUN` scatters the baseline of that run once it is built, and renews its candidate.
+two must show no difference.
 """
 
 import ctypes
@@ -10,12 +9,11 @@ import mmap
 import os
 import random
 import shutil
-import sys
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from tsduel.core import caches, files
+from tsduel.core import files
 from tsduel.core.errors import UserError
 
 PAGE = mmap.PAGESIZE
@@ -95,22 +93,12 @@ def runs(file: Path) -> int | None:
     return 1 + sum(after != before + 1 for before, after in pairwise(frames))
 
 
-def main(what: str, run_dir: Path) -> None:
-    """Run `twins` or `age`."""
-    if what == "twins":
-        old, new = twins(executable(run_dir, "baseline"), caches.directory(os.environ) / "src" / "twins")
-        sys.stdout.write(f"BASELINE=binary:{old}\nCANDIDATE=binary:{new}\n")
-        return
+def age(run_dir: Path) -> str:
+    """Scatter the baseline of a built run, and renew its candidate; say where they lie, if that is known."""
     old, new = (executable(run_dir, variant) for variant in ("baseline", "candidate"))
     scatter(old)
     renew(new)
     pieces = [runs(file) for file in (old, new)]
-    if None not in pieces:
-        sys.stdout.write(f"The old file lies in {pieces[0]} pieces of memory, the new one in {pieces[1]}.\n")
-
-
-if __name__ == "__main__":
-    try:
-        main(sys.argv[1], Path(sys.argv[2]))
-    except UserError as error:
-        sys.exit(f"tsduel: {error}")
+    if None in pieces:
+        return ""
+    return f"The old file lies in {pieces[0]} pieces of memory, the new one in {pieces[1]}.\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tsduel.cli.knobs import KNOBS
+from tsduel.core import results
 from tsduel.core.wording import did_you_mean
 
 Call = Callable[[Any, Path], int | None]
@@ -36,6 +37,7 @@ class Command:
     makes_run: bool = False
     logged: bool = False  # in run.log
     alone: bool = False  # it writes into the run, as one command at a time may
+    of_study: bool = False  # the module knows a study as well
 
     @property
     def knobs(self) -> Iterator[str]:
@@ -44,15 +46,17 @@ class Command:
 
 
 def _report(report: Any, run_dir: Path) -> Any:
+    is_study = (run_dir / results.STUDY).exists()
+    report = importlib.import_module("plots.sweep") if is_study else report
     report.main(run_dir)
-    exported = importlib.import_module("plots.exports").main(run_dir)
+    exported = "" if is_study else importlib.import_module("plots.exports").main(run_dir)
     code = importlib.import_module("tsduel.stats.outcome").exit_code(run_dir, os.environ.get("FAIL_ON", ""))
     if os.environ.get("TSDUEL_JSON"):
         print((run_dir / "stats/comparison.json").read_text(encoding="utf-8"), end="")
         return code
     report.print_summary(run_dir)
-    print(exported)
-    print(importlib.import_module("tsduel.cli.afterwards").text(run_dir))
+    if not is_study:
+        print(exported, importlib.import_module("tsduel.cli.afterwards").text(run_dir), sep="\n")
     return code
 
 
@@ -63,7 +67,7 @@ def _reap(*_: object) -> Any:
 
 _CONTROL, _ENDING, _ENV = "tsduel.rounds.control", "tsduel.rounds.ending", os.environ
 _ASKED = ("question", "tsbs", "place", "rented", "run", "view", "cache")
-_COMPARE, _STAGES, _WHILE = "Compare", "Stages (each reads what the one before wrote)", "While the blocks run"
+_COMPARE, _STAGES, WHILE = "Compare", "Stages (each reads what the one before wrote)", "While the blocks run"
 _RENTED, _SHARE, _LOGS, _HOUSE = "Rented machines and pods", "Share", "Your own logs", "Housekeeping"
 
 
@@ -102,8 +106,8 @@ COMMANDS = {
         "calibrate",
     ),
     "plan": Command(
-        _STAGES, "resolve the experiment and draw the order of blocks", "tsduel.plan.resolve",
-        lambda m, run: m.main(run, _ENV), groups=_ASKED, makes_run=True, logged=True,
+        _STAGES, "resolve the experiment and draw the order of blocks", "tsduel.studies.settings",
+        lambda m, run: m.plan(run, _ENV), groups=_ASKED, makes_run=True, logged=True, of_study=True,
     ),
     "provision": Command(
         _STAGES, "say where the blocks run; with TARGET=gcp or k8s, make that", "tsduel.places.provision",
@@ -124,8 +128,8 @@ COMMANDS = {
     ),
     "tidy": Command(_STAGES, "raw files -> tidy/*.csv", "tsduel.tidy.tables", logged=True, alone=True),
     "compare": Command(
-        _STAGES, "tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt", "tsduel.stats.compare", logged=True,
-        alone=True,
+        _STAGES, "tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt", "tsduel.studies.compare", logged=True,
+        alone=True, of_study=True,
     ),
     "keep": Command(
         _STAGES, "after AA=1: keep in results/aa what it says of this kind of machine, for later plans and reports",
@@ -133,26 +137,26 @@ COMMANDS = {
     ),
     "report": Command(
         _STAGES, "stats -> report.md, report.html and plots/, and the verdict table on the terminal",
-        "plots.report", _report, logged=True, alone=True,
+        "plots.report", _report, logged=True, alone=True, of_study=True,
     ),
     "follow": Command(
-        _WHILE, "watch a run from another terminal, wherever it runs; Ctrl-C leaves it alone",
+        WHILE, "watch a run from another terminal, wherever it runs; Ctrl-C leaves it alone",
         "tsduel.rounds.follow", lambda m, run: m.main(run, _ENV), groups=("run", "view"),
     ),
     "status": Command(
-        _WHILE, "what the run is doing, and how many blocks are finished", _CONTROL,
+        WHILE, "what the run is doing, and how many blocks are finished", _CONTROL,
         lambda m, run: m.status(run, as_json=bool(_ENV.get("TSDUEL_JSON"))),
     ),
     "stop": Command(
-        _WHILE, "end after the block that is running, wherever that is; twice: now; finished blocks are kept", _CONTROL,
+        WHILE, "end after the block that is running, wherever that is; twice: now; finished blocks are kept", _CONTROL,
         lambda m, run: m.stop(run), logged=True,
     ),
     "fetch": Command(
-        _WHILE, "from another machine: bring home what is finished by now", _CONTROL,
+        WHILE, "from another machine: bring home what is finished by now", _CONTROL,
         lambda m, run: m.fetch(run), logged=True, alone=True,
     ),
     "ssh": Command(
-        _WHILE, "to another machine: log in where the blocks run", _CONTROL,
+        WHILE, "to another machine: log in where the blocks run", _CONTROL,
         lambda m, run: m.login(run, _ENV), groups=("run", "on"),
     ),
     "destroy": Command(
@@ -169,7 +173,7 @@ COMMANDS = {
     ),
     "comment": Command(
         _SHARE, "a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it",
-        "plots.comment", lambda m, run: print(m.main(run), end=""), alone=True,
+        "plots.comment", lambda m, run: print(m.main(run), end=""), alone=True, of_study=True,
     ),
     "compare-runs": Command(
         _SHARE, 'RUNS="a b c" side by side, with the reason where they cannot be put into one table',
@@ -211,10 +215,6 @@ PARTS = {
     "history-of": Command(
         "", "METRIC over the versions of a run", "plots.history", lambda m, run: m.main(run, _ENV), logged=True,
         alone=True,
-    ),
-    "bisection-step": Command(
-        "", "the words of the next run of a bisection", "tsduel.bisect.steps",
-        lambda m, results: m.main(_ENV, results), RESULTS,
     ),
     "bisection": Command(
         "", "what a bisection has found", "plots.bisection",

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tsduel.cli.commands import COMMANDS, PARTS, RUN, Command
+from tsduel.cli.commands import COMMANDS, PARTS, RUN, WHILE, Command
 from tsduel.core import codes, files, hidden, results, runlock, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
@@ -49,6 +49,11 @@ def _execute(command: Command, name: str, run: str) -> int | None:
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a text stream has it
         return command.call(importlib.import_module(command.module), results.home())
     run_dir = results.run_directory(run, must_exist=not command.makes_run)
+    if not command.of_study and (run_dir / results.STUDY).exists():
+        # A stage of a study is that of each of its runs; what is about the blocks now, of the one that is going on.
+        settings = importlib.import_module("tsduel.studies.settings")
+        each = [settings.now(run_dir)] if command.topic == WHILE else [one.path for _, one in settings.runs(run_dir)]
+        return next(filter(None, (_execute(command, name, one.name) for one in each)), None)
     with ExitStack() as stack:
         if command.logged:
             stack.enter_context(runlog.recording(run_dir, name))

@@ -3,14 +3,12 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tsduel.cli.home import words_to_knobs
-from tsduel.core import caches, children, results, runlock
+from tsduel.core import caches, children, codes, results, runlock
 from tsduel.core.errors import UserError
 from tsduel.core.project import IS_INSTALLED, PROJECT
 
@@ -35,18 +33,24 @@ def history() -> int:
 
 
 def compare(environment: Mapping[str, str]) -> int:
-    """Run all stages; return the first exit code that is not 0. A failure gives rented machines back."""
+    """Run all stages of a run, or of TSDUEL_STAGES, or the runs of a study; a failure gives rented machines back.
+
+    Return the first exit code that is not 0.
+    """
     known = dict(environment)
     known["RUN"] = known.get("RUN") or new_run(known, known["KIND"])
     looked = known.pop("TSDUEL_LOOKED", "")  # by make, before there was a .venv
-    if not looked and (code := _stage("look", known)):
+    stages = known.pop("TSDUEL_STAGES", "").split()
+    if not (looked or stages) and (code := _stage("look", known)):
         return code
-    if code := _stage("plan", known):
+    if (not stages or "plan" in stages) and (code := _stage("plan", known)):
         return code
     run_dir = results.run_directory(known["RUN"], must_exist=True)
+    if not stages and (run_dir / results.STUDY).exists():
+        return sweep(run_dir, known)
     with runlock.holding(run_dir, known.get("KIND") or "history") as lock:
         for stage in (*BEFORE[1:], *MEASURED, *AFTER):
-            if stage == "keep" and known.get("AA") != "1":
+            if (stages and stage not in stages) or (stage == "keep" and known.get("AA") != "1"):
                 continue
             if code := _stage(stage, known, lock):
                 return _stage("give-back", known | {"TSDUEL_FAILED": str(code)}, lock) if stage in MEASURED else code
@@ -61,44 +65,36 @@ def new_run(environment: Mapping[str, str], command: str) -> str:
 
 def bisect() -> int:
     """Make one run after the other until the first bad revision is known; then say what was found."""
+    from tsduel.bisect import bisection, steps
+    from tsduel.studies.study import drive
+
     known = {**os.environ, "RUN": os.environ.get("RUN") or new_run({}, "bisect")}
-    directory = results.home() / "bisect" / known["RUN"]
-    # The first step makes the directory, and fails if another command does.
-    step = "" if directory.is_dir() else _output("tsduel", "bisection-step", environment=known)
+    directory = results.home() / bisection.HOME / known["RUN"]
+    if not directory.is_dir():
+        steps.opened(known, results.home())
     with runlock.holding(directory, "bisect"):
-        while step := step or _output("tsduel", "bisection-step", environment=known):
-            kind, *words = step.splitlines()
-            # A step has its own knobs.
-            code = compare(os.environ | words_to_knobs(words) | {"KIND": kind})
-            if code == INTERRUPTED:
-                return code  # an interrupted step is not a bad revision
-            known["STEP_CODE"], step = str(code), ""
-        return _stage("bisection", known)
+        return drive(steps.rule(known, results.home()), compare) or _stage("bisection", known)
 
 
 def calibrate() -> int:
     """Compare a version with itself, an old file of it with a fresh copy, and the version with a slower one."""
-    given = {**os.environ, "KIND": "tsbs", "EXPERIMENT": "quick"}
-    name, home = new_run({}, "calibrate"), results.home()
-    planted = _output("tsduel.calibrate.planted").strip()
-    same, stale, slow = f"{name}-same", f"{name}-stale", f"{name}-slow-5"
-    base = {"BASELINE": f"git:{planted}@base"}
-    runs: list[tuple[str, dict[str, str]]] = [
-        (same, base | {"AA": "1"}), (stale, {}), (slow, base | {"CANDIDATE": f"git:{planted}@slow-5"}),
-    ]  # fmt: skip
-    for run, sides in runs:
-        known = given | sides | {"RUN": run}
-        if run == stale:
-            known |= words_to_knobs(_output("tsduel.calibrate.stale", "twins", str(home / same)).splitlines())
-            for stage in (*BEFORE, "build"):
-                if code := _stage(stage, known):
-                    return code
-            sys.stdout.write(_output("tsduel.calibrate.stale", "age", str(home / stale)))
-        code = compare(known)
-        # A verdict that fails the run is a result too.
-        if code and not (home / run / "stats/comparison.json").exists():
+    from tsduel.calibrate import page
+    from tsduel.studies.study import drive
+
+    return drive(page.rule(results.home() / new_run({}, "calibrate")), compare)
+
+
+def sweep(directory: Path, environment: Mapping[str, str]) -> int:
+    """Make the runs of a study of settings that have not ended, and report it."""
+    from tsduel.studies import settings
+    from tsduel.studies.study import drive
+
+    with runlock.holding(directory, environment.get("KIND") or "history") as lock:
+        code = drive(settings.rule(directory), compare, environment)
+        if code in {codes.DEFECT, codes.USER, codes.INTERRUPTED}:
             return code
-    return children.call([sys.executable, "-m", "tsduel.calibrate.page", *(str(home / run) for run, _ in runs)], given)
+        results.point_latest(directory)
+        return _stage("compare", environment, lock) or _stage("report", environment, lock) or code
 
 
 def benchstat() -> int:
@@ -129,19 +125,3 @@ def _stage(name: str, environment: Mapping[str, str], lock: int | None = None) -
     if lock is None:
         return children.call(command, environment)
     return children.call(command, runlock.passed_on(lock, environment), keep=(lock,))
-
-
-def _output(module: str, *words: str, environment: Mapping[str, str] = os.environ) -> str:
-    command = [sys.executable, "-m", module, *words]
-    done = subprocess.run(command, env=dict(environment), stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise EndedError(done.returncode)
-    return done.stdout
-
-
-class EndedError(UserError):
-    """A program of ours ended with this exit code, and has said why."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__("")
-        self.code = code

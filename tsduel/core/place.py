@@ -1,14 +1,10 @@
 """Where the blocks of a plan run: this machine, machines behind SSH, rented ones, or pods."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tsduel.core.sections import Part
-
-GCP_SWEPT = ("gcp.machine", "gcp.threads_per_core")
-"""Keys of a matrix that choose the machine of a cell."""
 
 
 class LocalPlace(Part):
@@ -61,15 +57,12 @@ class GcpHost(Part):
         """The name of the machine in records and comparisons."""
         return self.machine + (" (one thread a core)" if self.threads_per_core == 1 else "")
 
-    def runs(self, settings: Mapping[str, Any]) -> bool:
-        """Whether a cell with these settings runs on this machine."""
-        return all(getattr(self, key.removeprefix("gcp.")) == settings[key] for key in GCP_SWEPT if key in settings)
-
 
 class GcpPlace(Part):
     """Rented machines, by their names in the plan. All have one network and one deadline.
 
-    `network`, `subnetwork`: an organisation's, else the run makes its own.
+    `network`, `subnetwork`: an organisation's, else the run makes its own. `rented_by`: the run whose machines
+    these are; "" if this run rents them.
     """
 
     kind: Literal["gcp"] = "gcp"
@@ -94,11 +87,17 @@ class GcpPlace(Part):
     estimate_s: int
     lifetime_s: int
     price: Price
+    rented_by: str = ""
+
+    @property
+    def first(self) -> GcpHost:
+        """The first machine; all are alike, but that some are spare."""
+        return next(iter(self.hosts.values()))
 
     @property
     def machine(self) -> str:
-        """The machine types, for people."""
-        return ", ".join(dict.fromkeys(host.machine for host in self.hosts.values()))
+        """The type of the machines."""
+        return self.first.machine
 
     @property
     def makes_network(self) -> bool:
@@ -108,14 +107,6 @@ class GcpPlace(Part):
     def instance(self, host: str) -> str:
         """Return the name of a host's instance at Google."""
         return f"{self.name}-{host}"
-
-    @property
-    def kinds(self) -> dict[GcpHost, list[str]]:
-        """The kinds of machines, each with the names of its hosts and spare hosts."""
-        names: dict[GcpHost, list[str]] = {}
-        for name, host in self.hosts.items():
-            names.setdefault(host.model_copy(update={"spare": False}), []).append(name)
-        return names
 
 
 class K8sHost(Part):

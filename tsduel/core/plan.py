@@ -30,7 +30,7 @@ from tsduel.core.sections import (
 from tsduel.core.target import Target
 from tsduel.core.tsbs import Mixed, Queries, Workload
 
-VERSION = 8
+VERSION = 9
 
 
 class Own(Part):
@@ -83,26 +83,6 @@ class Variant(Part):
         return self.components[0]
 
 
-class Cell(Part):
-    """One setting of a sweep. Without a sweep there is one cell with an empty name.
-
-    `set`: the cell's values of the matrix. A section that differs from the run's is here as a whole, else
-    None. `components`: those of the variants whose components differ from the run's.
-    """
-
-    name: str = ""
-    set: dict[str, Any] = {}
-    workload: Workload | None = None
-    queries: Queries | None = None
-    duel: Duel | None = None
-    settle: Settle | None = None
-    mixed: Mixed | None = None
-    capacity: CapacityAsked | None = None
-    components: dict[str, tuple[Component, ...]] = {}
-
-    SECTIONS: ClassVar[tuple[str, ...]] = ("workload", "queries", "duel", "settle", "mixed", "capacity")
-
-
 class Tsbs(Part):
     """The version of TSBS."""
 
@@ -138,7 +118,7 @@ class Plan(Part):
     The first of `variants` is the baseline.
     """
 
-    plan_version: Literal[8] = 8
+    plan_version: Literal[9] = 9
     run: str
     name: str
     question: str
@@ -152,7 +132,6 @@ class Plan(Part):
     place: Place = LocalPlace()
     hosts: tuple[str, ...] = ("host1",)
     spare_hosts: tuple[str, ...] = ()
-    cells: tuple[Cell, ...] = (Cell(),)
     variants: Annotated[tuple[Variant, ...], Field(min_length=1)]
     targets: dict[str, Target] = {}
     design: Design
@@ -176,25 +155,8 @@ class Plan(Part):
 
     @property
     def query_types(self) -> tuple[str, ...]:
-        """Names of the query types of all cells, in the order of the experiment; () for Go benchmarks."""
-        sections = [self.queries, *(cell.queries for cell in self.cells)]
-        return tuple(dict.fromkeys(entry.name for queries in sections if queries for entry in queries.types))
-
-    @property
-    def sweeps(self) -> bool:
-        """Whether there is more than one setting."""
-        return len(self.cells) > 1
-
-    def at(self, cell: str) -> Self:
-        """Return the plan of one cell alone, without a sweep; the whole plan for the name of no cell."""
-        own = next((known for known in self.cells if known.name == cell), None)
-        if own is None:
-            return self
-        sections = {name: section for name in Cell.SECTIONS if (section := getattr(own, name)) is not None}
-        variants = tuple(
-            v.model_copy(update={"components": own.components.get(v.name, v.components)}) for v in self.variants
-        )
-        return self.model_copy(update={**sections, "variants": variants, "cells": (Cell(name=cell, set=own.set),)})
+        """Names of the query types, in the order of the experiment; () for Go benchmarks."""
+        return tuple(entry.name for entry in self.queries.types) if self.queries else ()
 
     @property
     def every_host(self) -> tuple[str, ...]:
@@ -204,17 +166,6 @@ class Plan(Part):
     def named(self, host: str) -> str:
         """Return the name of a host for texts: "" for the only host."""
         return host if len(self.every_host) > 1 else ""
-
-    def hosts_of(self, cell: str, *, spare: bool = False) -> tuple[str, ...]:
-        """Names of the hosts that share a cell's blocks, or of the spare hosts for them."""
-        names, place = self.spare_hosts if spare else self.hosts, self.place
-        settings = next((known.set for known in self.cells if known.name == cell), {})
-        return names if place.kind != "gcp" else tuple(name for name in names if place.hosts[name].runs(settings))
-
-    def standing_by(self, host: str) -> list[str]:
-        """Names of the spare hosts that can take over a host's blocks."""
-        cells = [cell.name for cell in self.cells if host in self.hosts_of(cell.name)]
-        return [name for name in self.spare_hosts if all(name in self.hosts_of(cell, spare=True) for cell in cells)]
 
     def machine_of(self, host: str) -> str:
         """Return the name of a host's machine: its type if it is rented, else host.machine."""

@@ -136,7 +136,6 @@ class Block(_Record):
 
     path: Any = None
     block: int = 0
-    cell: str = ""
     host: str = ""
     kind: str = ""
     order: tuple[str, ...] = ()

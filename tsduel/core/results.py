@@ -7,6 +7,9 @@ from pathlib import Path
 from tsduel.core.errors import UserError
 from tsduel.core.wording import did_you_mean
 
+STUDY = "study.json"
+"""The file of a study of settings, in place of a plan."""
+PLANNED = ("plan/experiment.json", STUDY)
 # A run's name is the name of a directory, and part of commands that users copy.
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -23,7 +26,7 @@ def run_directory(name: str, *, must_exist: bool) -> Path:
         raise UserError(f"RUN: {name!r} is no name of a run; use up to 100 letters, digits, dots, dashes, underscores")
     if run_dir.name == "latest" and (lost := lost_latest(run_dir)):
         raise UserError(lost)
-    if (must_exist or run_dir.name == "latest") and not (run_dir / "plan" / "experiment.json").exists():
+    if (must_exist or run_dir.name == "latest") and not is_there(run_dir):
         runs = sorted({path.name for path in _planned()} - {"latest"})
         there = f"there are: {', '.join(runs[-5:]) or 'none yet (make tsbs)'}"
         near = did_you_mean(run_dir.name, [*runs, "latest"]) if run_dir.name != "latest" else ""
@@ -31,14 +34,21 @@ def run_directory(name: str, *, must_exist: bool) -> Path:
     return run_dir.resolve() if run_dir.name == "latest" else run_dir
 
 
+def is_there(run_dir: Path) -> bool:
+    """Return whether a directory is a run or a study."""
+    return any((run_dir / name).exists() for name in PLANNED)
+
+
 def newest_plan() -> str:
-    """Return the name of the run that was planned last, begun or not; latest if there is none."""
-    planned = [path for path in _planned() if path.name != "latest"]
-    return max(planned, key=lambda path: (path / "plan/experiment.json").stat().st_mtime).name if planned else "latest"
+    """Return the name of the run or study that was planned last, begun or not; latest if there is none."""
+    planned = {path: time for path, time in _planned().items() if path.name != "latest"}
+    return max(planned, key=planned.__getitem__).name if planned else "latest"
 
 
-def _planned() -> list[Path]:
-    return [path.parent.parent for path in home().glob("*/plan/experiment.json")]
+def _planned() -> dict[Path, float]:
+    """Return the runs and studies, each with the time of its plan."""
+    found = [path for name in PLANNED for path in home().glob(f"*/{name}")]
+    return {home() / path.relative_to(home()).parts[0]: path.stat().st_mtime for path in found}
 
 
 def point_latest(run_dir: Path) -> None:

@@ -26,7 +26,6 @@ class BlockRow:
     """
 
     block: int
-    cell: str
     host: str
     kind: str
     order: tuple[str, ...]
@@ -48,13 +47,9 @@ class Run:
     path: Path
     plan: Plan
 
-    def at(self, cell: str) -> "Run":
-        """Return the run with the plan of one cell."""
-        return Run(self.path, self.plan.at(cell)) if self.plan.sweeps else self
-
     @cached_property
     def warmups(self) -> set[int]:
-        """Numbers of the warm-up blocks, one for each cell."""
+        """Numbers of the warm-up blocks."""
         return {row.block for row in self.planned if row.kind == "warmup"}
 
     @cached_property
@@ -79,7 +74,6 @@ class Run:
                 return [
                     BlockRow(
                         int(row["block"]),
-                        row["cell"],
                         row["host"],
                         row["kind"],
                         *(tuple(filter(None, row[name].split(","))) for name in (*tables.COINS, "query_types")),

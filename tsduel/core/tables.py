@@ -1,4 +1,4 @@
-"""The columns of every table between two stages, and how tables are written. `cell` is a key of each."""
+"""The columns of every table between two stages, and how tables are written."""
 
 import csv
 from collections.abc import Iterable
@@ -7,31 +7,31 @@ from typing import Any, TextIO
 # which variant comes first in a block: in loads alone, in places and starts, in readings, in operations
 COINS = ("order", "start", "read", "ask")
 # plan/blocks.tsv; coins and query_types are lists with commas; a spare block has no coins
-BLOCKS_TSV = ("block", "cell", "host", "kind", *COINS, "query_types")
+BLOCKS_TSV = ("block", "host", "kind", *COINS, "query_types")
 
 # tidy/*.csv
-MEASUREMENTS = ("cell", "block", "variant", "part", "phase", "query_type", "metric", "value", "unit")
+MEASUREMENTS = ("block", "variant", "part", "phase", "query_type", "metric", "value", "unit")
 PAIRS = (
-    *("cell", "block", "candidate", "part", "phase", "query_type", "metric", "log_ratio", "se", "n"),
+    *("block", "candidate", "part", "phase", "query_type", "metric", "log_ratio", "se", "n"),
     *("sittings", "sitting_sd", "second_effect"),
 )
-TIMESERIES = ("cell", "block", "variant", "part", "phase", "query_type", "elapsed_s", "metric", "value")
-DISTRIBUTIONS = ("cell", "variant", "query_type", "quantile", "value_ms", "n")
+TIMESERIES = ("block", "variant", "part", "phase", "query_type", "elapsed_s", "metric", "value")
+DISTRIBUTIONS = ("variant", "query_type", "quantile", "value_ms", "n")
 # quantiles of all operations at fixed rates, over the blocks that count; `rate`: operations a second,
 # `operation`: query or batch, `time`: response, service or lateness
-RESPONSES = ("cell", "variant", "part", "rate", "operation", "time", "quantile", "value_ms", "n")
-CHECKS = ("cell", "block", "variant", "phase", "query_type", "check", "expected", "actual", "ok", "message")
+RESPONSES = ("variant", "part", "rate", "operation", "time", "quantile", "value_ms", "n")
+CHECKS = ("block", "variant", "phase", "query_type", "check", "expected", "actual", "ok", "message")
 NOISE = (
-    *("cell", "block", "variant", "phase", "query_type"),
+    *("block", "variant", "phase", "query_type"),
     *("signal", "value", "unit", "limit", "effect", "message"),
 )
 # which blocks count for which candidate, and on which `host` they ran; a coin says whether the candidate came
 # after the baseline, and is empty if the block has no such coin
-BLOCKS = ("cell", "block", "candidate", "host", "kind", "counts", "cause", *COINS, "reason")
+BLOCKS = ("block", "candidate", "host", "kind", "counts", "cause", *COINS, "reason")
 # a soak, window after window: each `life` (epoch seconds) is one start of the servers, also of a block that a kill
 # has cut off; `limit`: the most that the machine has, empty if there is none
-WINDOWS = ("cell", "block", "variant", "life", "elapsed_s", "metric", "value", "limit")
-PHASES = ("cell", "block", "variant", "part", "phase", "query_type", "begin", "end")
+WINDOWS = ("block", "variant", "life", "elapsed_s", "metric", "value", "limit")
+PHASES = ("block", "variant", "part", "phase", "query_type", "begin", "end")
 UNITS = ("metric", "better")
 # costs of functions in profiles, of all `operations` of `hosts` together; `sample`: cpu, alloc_space,
 # inuse_space or delay; `own`: the function and Go's own library below it; `total`: with all functions that it
@@ -43,7 +43,7 @@ PROFILES = (
 
 # stats/comparison.csv
 COMPARISON = (
-    *("cell", "candidate", "metric", "query_type", "unit", "better", "baseline_median", "candidate_median"),
+    *("candidate", "metric", "query_type", "unit", "better", "baseline_median", "candidate_median"),
     *("baseline_pseudomedian", "candidate_pseudomedian"),
     *("change_pct", "lo_pct", "hi_pct", "p", "p_adj", "blocks", "mde_pct", "blocks_needed"),
     *("within_pct", "sitting_pct", "between_pct", "second_effect_pct", "hosts", "hosts_pct", "hosts_p"),

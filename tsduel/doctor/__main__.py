@@ -18,7 +18,7 @@ from typing import Any
 from tsduel.core import caches
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
-from tsduel.core.results import run_directory
+from tsduel.core.results import is_there, run_directory
 from tsduel.doctor import subject
 from tsduel.doctor.subject import Subject
 from tsduel.places import place
@@ -107,7 +107,7 @@ def _subject(environment: Mapping[str, str], *, fast: bool) -> tuple[Subject | N
     name = environment.get("RUN", "")
     try:
         run_dir = run_directory(name, must_exist=not fast) if name else None
-        if run_dir and (run_dir / "plan" / "experiment.json").exists():
+        if run_dir and is_there(run_dir):
             return subject.of_run(run_dir), Line(OK, "experiment", f"that of {run_dir}")
         if subject.is_readable():
             about = subject.of_question(environment)

@@ -58,18 +58,19 @@ def is_readable() -> bool:
 
 
 def of_run(run_dir: Path) -> Subject:
-    """Return the subject of a run's plan; a UserError says why it cannot be read."""
+    """Return the subject of a run's plan, of a study that of its next run; a UserError says why it cannot be read."""
     from tsduel.core.rundir import open_run
-    from tsduel.plan import cells
+    from tsduel.studies import settings
+    from tsduel.workloads import workload_of
 
-    plan = open_run(run_dir).plan
+    plan = open_run(settings.now(run_dir) if settings.is_study(run_dir) else run_dir).plan
     return Subject(
         name=str(run_dir),
         place=plan.place.model_dump(),
         port=plan.host.port if plan.workload else None,
         disk=plan.estimate.model_dump(),
-        data_keys=tuple(data.key for cell in plan.cells if (load := plan.at(cell.name).workload) for data in load.data),
-        memory=cells.memory(plan),
+        data_keys=tuple(data.key for data in plan.workload.data) if plan.workload else (),
+        memory=workload_of(plan).memory(plan.workload, [(side.target, len(side.components)) for side in plan.variants]),
         residents=len(plan.variants) if plan.duels else 1,
         pin=_pin(plan.host.pin),
         noise=plan.noise.model_dump() if plan.noise else {},
@@ -79,14 +80,15 @@ def of_run(run_dir: Path) -> Subject:
 
 def of_question(environment: Mapping[str, str]) -> Subject:
     """Return the subject of the experiment and the knobs; a UserError says what is wrong with them."""
-    from tsduel.plan import cells
     from tsduel.question import read as question
     from tsduel.workloads import WORKLOADS
 
     read = question.read(environment)
     experiment, kind = read.asked, WORKLOADS[read.asked.kind]
-    sections, _, settings = cells.settle(kind, read.cells, len(experiment.variants))
-    loads = [load for cell in settings if (load := cell.workload or sections.get("workload"))]
+    each = [kind.sections(setting.asked, len(setting.asked.variants)) for setting in read.settings]
+    # Of a study the largest setting: one at a time has its databases on the disk.
+    sections = max(each, key=lambda own: own["estimate"].total)
+    loads = [own["workload"] for own in each if "workload" in own]
     sizes = [(variant.target, len(variant.parts)) for variant in experiment.variants.values()]
     duel, runs_already = sections.get("duel"), getattr(experiment, "deployed", False)
     return Subject(

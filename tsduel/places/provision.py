@@ -11,7 +11,7 @@ from typing import Any
 
 from tsduel.core import files, rundir
 from tsduel.core.errors import UserError
-from tsduel.core.place import SshPlace
+from tsduel.core.place import GcpPlace, SshPlace
 from tsduel.core.results import point_latest
 from tsduel.places import directories, hosts
 from tsduel.places.gcp import give_back, provide
@@ -32,16 +32,9 @@ def main(run_dir: Path) -> None:
     elif is_home(run_dir):
         return
     elif place.kind == "gcp":
-        made = provide.machines(run_dir, place, os.environ)
-        if made != hosts.known(run_dir):
-            # Their addresses are recorded after the first login, since later stages log in to recorded machines.
-            known = hosts.known(run_dir)
-            kept = "blocks may be there" if known else ""
-            with give_back.on_failure(run_dir, place, os.environ, kept=kept):
-                for name, host in made.items():
-                    if host != known.get(name):
-                        provide.first_login(place, Host.from_outputs(host))
-                write(run_dir, kind="gcp", made=made, provisioned=True)
+        made = _rented(run_dir.with_name(place.rented_by) if place.rented_by else run_dir, place)
+        if place.rented_by:
+            write(run_dir, kind="gcp", made=made, provisioned=False)
     elif place.kind == "k8s":
         with pods.on_failure(run_dir, place, os.environ):
             made = pods.provide(run_dir, place)
@@ -52,6 +45,19 @@ def main(run_dir: Path) -> None:
         made = {name: host.model_dump(include=fields) | for_all for name, host in place.hosts.items()}
         _check(made, place, again=bool(hosts.known(run_dir)))
         write(run_dir, kind="ssh", made=made, provisioned=False)
+
+
+def _rented(owner: Path, place: GcpPlace) -> dict[str, dict[str, Any]]:
+    """Return the machines that a run rents, which are made if they are not there; ``owner``: its directory."""
+    made, known = provide.machines(owner, place, os.environ), hosts.known(owner)
+    if made != known:
+        # Their addresses are recorded after the first login, since later stages log in to recorded machines.
+        with give_back.on_failure(owner, place, os.environ, kept="blocks may be there" if known else ""):
+            for name, host in made.items():
+                if host != known.get(name):
+                    provide.first_login(place, Host.from_outputs(host))
+            write(owner, kind="gcp", made=made, provisioned=True)
+    return made
 
 
 def _check(made: Mapping[str, Mapping[str, Any]], place: SshPlace, *, again: bool) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from tsduel.core import tables
@@ -15,54 +15,44 @@ PAIR = 2
 
 def draw(
     variants: Sequence[str],
-    cells: Mapping[str, Sequence[str]],
+    query_types: Sequence[str],
     design: Design,
-    hosts: Mapping[str, Sequence[str]],
-    spare_hosts: Mapping[str, Sequence[str]] | None = None,
+    hosts: Sequence[str],
+    spare_hosts: Sequence[str] = (),
 ) -> list[BlockRow]:
     """Draw the order of all blocks: randomized complete blocks (Abedi & Brecht, ICPE 2017).
 
-    ``cells``: the query types of each cell. Every cell has the whole design; its ``hosts`` share the blocks
-    evenly, each with its own warm-up blocks. Each round is a random permutation of the cells, so that a drift
-    affects all cells. Within a cell, a host's blocks are drawn in groups in which every variant stands
-    equally often at every position of each coin. The order of query types is drawn for each block, the same
-    for its variants. Spare blocks come next: each replaces a block that was spoilt from outside on the same
-    host, and takes its coins. The blocks of ``spare_hosts`` come last, each with enough for the blocks of a
-    lost host.
+    The ``hosts`` share the blocks evenly, each with its own warm-up blocks, and take turns in a random order. A host's
+    blocks are drawn in groups in which every variant stands equally often at every position of each coin. The order of
+    query types is drawn for each block, the same for its variants. Spare blocks come next: each replaces a block that
+    was spoilt from outside on the same host, and takes its coins. The blocks of ``spare_hosts`` come last, each with
+    enough for the blocks of a lost host.
     """
     coin = random.Random(design.seed)  # noqa: S311 - a reproducible order, no secret
-    # Turns have their own coin, so that the order without a sweep does not depend on the turns.
+    # Turns have their own coin, so that the order on one host does not depend on the turns.
     turns = random.Random(f"turns of {design.seed}")  # noqa: S311 - a reproducible order, no secret
-    names, left = list(variants), defaultdict[tuple[str, str], list[Coins]](list)
+    names, left = list(variants), defaultdict[str, list[Coins]](list)
     rows = list[BlockRow]()
 
-    def take_turns(kind: str, counts: Mapping[tuple[str, str], int]) -> None:
+    def take_turns(kind: str, counts: Mapping[str, int]) -> None:
         for turn in range(max(counts.values(), default=0)):
-            due = [place for place, count in counts.items() if turn < count]
-            for cell, host in turns.sample(due, len(due)):
-                if kind == "measured" and not left[cell, host]:
-                    left[cell, host] = _group(names, coin)
+            due = [host for host, count in counts.items() if turn < count]
+            for host in turns.sample(due, len(due)):
+                if kind == "measured" and not left[host]:
+                    left[host] = _group(names, coin)
                 # A warm-up block is discarded, so it is not part of the balance.
                 free = [tuple(coin.sample(names, len(names)) if kind == "warmup" else ()) for _ in tables.COINS]
-                order, start, read, ask = left[cell, host].pop() if kind == "measured" else free
-                types = coin.sample(list(cells[cell]), len(cells[cell]))
+                order, start, read, ask = left[host].pop() if kind == "measured" else free
+                types = coin.sample(list(query_types), len(query_types))
                 block = len(rows) + 1 - design.warmup_blocks
-                rows.append(BlockRow(block, cell, host, kind, order, start, read, ask, tuple(types)))
+                rows.append(BlockRow(block, host, kind, order, start, read, ask, tuple(types)))
 
-    sharing = {(cell, host): len(hosts[cell]) for cell in cells for host in hosts[cell]}
-    # The shares of hosts differ by one block at most; each cell gives that block to other hosts.
-    numbers = {cell: number for number, cell in enumerate(cells)}
-    measured = {
-        (cell, host): design.blocks // n + ((hosts[cell].index(host) - numbers[cell]) % n < design.blocks % n)
-        for (cell, host), n in sharing.items()
-    }
-    take_turns("warmup", dict.fromkeys(sharing, design.warmup_blocks))
-    take_turns("measured", measured)
-    take_turns("spare", {place: math.ceil(design.spare_blocks / n) for place, n in sharing.items()})
-    spares = [(cell, host) for cell in cells for host in (spare_hosts or {}).get(cell, ())]
-    most = {(cell, host): math.ceil(design.blocks / len(hosts[cell])) for cell, host in spares}
-    take_turns("warmup", dict.fromkeys(most, design.warmup_blocks))
-    take_turns("spare", most)
+    each, more = divmod(design.blocks, len(hosts))
+    take_turns("warmup", dict.fromkeys(hosts, design.warmup_blocks))
+    take_turns("measured", {host: each + (number < more) for number, host in enumerate(hosts)})
+    take_turns("spare", dict.fromkeys(hosts, math.ceil(design.spare_blocks / len(hosts))))
+    take_turns("warmup", dict.fromkeys(spare_hosts, design.warmup_blocks))
+    take_turns("spare", dict.fromkeys(spare_hosts, math.ceil(design.blocks / len(hosts))))
     return rows
 
 
@@ -88,10 +78,7 @@ def _group(names: list[str], coin: random.Random) -> list[Coins]:
     return [list(coins) for coins in zip(*by_coin, strict=True)]
 
 
-def share_of_busiest(design: Design, hosts: Mapping[str, Sequence[str]]) -> float:
-    """Return the share of all blocks, with spare blocks, that the busiest host runs: 1 without a fleet."""
-    blocks = Counter[str]()
-    for names in hosts.values():
-        each = sum(math.ceil(count / len(names)) for count in (design.blocks, design.spare_blocks))
-        blocks.update(dict.fromkeys(names, design.warmup_blocks + each))
-    return max(blocks.values()) / (len(hosts) * design.planned)
+def share_of_busiest(design: Design, hosts: int) -> float:
+    """Return the share of all blocks, with spare blocks, that the busiest of so many hosts runs: 1 without a fleet."""
+    each = sum(math.ceil(count / hosts) for count in (design.blocks, design.spare_blocks))
+    return (design.warmup_blocks + each) / design.planned

@@ -2,9 +2,10 @@
 
 import io
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,63 +13,76 @@ from typing import Any
 import tsduel
 from tsduel.core import caches, defaults, files, repository, runlock, secret_store, tables
 from tsduel.core.errors import UserError
-from tsduel.core.place import GCP_SWEPT, GcpPlace, K8sPlace, LocalPlace, SshPlace
-from tsduel.core.plan import Asked, Component, Own, Plan, Variant
+from tsduel.core.place import GcpPlace, K8sPlace, LocalPlace, SshPlace
+from tsduel.core.plan import Asked, Component, Duration, Own, Plan, Variant
 from tsduel.core.project import IS_INSTALLED, PROJECT
 from tsduel.core.results import point_latest
-from tsduel.core.rundir import Run
 from tsduel.core.wording import number_of
 from tsduel.places import directories, lock, place
 from tsduel.places.gcp import rent, terraform
 from tsduel.places.k8s import offer
 from tsduel.places.ssh import pack
-from tsduel.plan import cells as swept
 from tsduel.plan import order, sources
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.question.experiments import find
-from tsduel.question.matrix import AskedCell
 from tsduel.targets.database import Program
 from tsduel.workloads import WORKLOADS, experiment, workload_of
 
 NOWHERE = Asked(experiment="")
 
 
-def main(run_dir: Path, environment: Mapping[str, str]) -> None:
-    """Write RUN/plan/, or keep an existing plan and refuse knobs that would change it."""
-    given = knobs.given(environment)
-    cache = caches.directory(environment)
+def main(run_dir: Path, environment: Mapping[str, str], read: question.Question | None = None) -> None:
+    """Write RUN/plan/, or keep an existing plan and refuse knobs that would change it; print the plan."""
     if (run_dir / Plan.FILE).exists():
         with runlock.holding(run_dir, "plan"):
-            plan = _keep(run_dir, environment, given)
+            plan = _keep(run_dir, environment)
     else:
-        where = place.asked(given)
-        # `make KIND` runs all stages: do not begin a run that could not go on.
-        if environment.get("KIND") and where["kind"] == "local":
-            lock.refuse_if_taken(run_dir, environment["KIND"])
-        read = question.read(environment)
-        caches.own(cache, environment)
-        plan = resolve(
-            read.asked,
-            cells=read.cells,
-            run=run_dir.name,
-            aa=given.get("AA") == "1",
-            where=where,
-            environment=environment,
-            asked_for=read.source,
-        )
-        with runlock.claimed(run_dir, "plan", Plan.FILE):
-            write(run_dir, plan, cache=cache)
-        if not (run_dir.parent / "latest").exists():
-            point_latest(run_dir)
-    _print(run_dir, plan, cache)
+        plan = planned(run_dir, environment, read or question.read(environment))
+    _print(run_dir, plan, caches.directory(environment))
 
 
-def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> Plan:
+def planned(
+    run_dir: Path, environment: Mapping[str, str], read: question.Question, rented: GcpPlace | None = None
+) -> Plan:
+    """Write RUN/plan/ and return the plan; see resolve for ``rented``."""
+    given, cache = read.source.knobs, caches.directory(environment)
+    where = place.asked(given)
+    # `make KIND` runs all stages: do not begin a run that could not go on.
+    if environment.get("KIND") and where["kind"] == "local":
+        lock.refuse_if_taken(run_dir, environment["KIND"])
+    caches.own(cache, environment)
+    plan = resolve(
+        read.asked,
+        run=run_dir.name,
+        aa=given.get("AA") == "1",
+        where=where,
+        environment=environment,
+        asked_for=read.source,
+        rented=rented,
+    )
+    with runlock.claimed(run_dir, "plan", Plan.FILE):
+        write(run_dir, plan, cache=cache)
+    if not (run_dir.parent / "latest").exists():
+        point_latest(run_dir)
+    return plan
+
+
+def _keep(run_dir: Path, environment: Mapping[str, str]) -> Plan:
     plan = Plan.load(run_dir)
-    changed = [name for name, value in given.items() if plan.asked.knobs.get(name) != value]
+    refuse_changes(run_dir, plan.asked, environment)
+    # Before any stage that gives a rented machine back when it fails.
+    pack.refuse_other_adapters(run_dir)
+    if isinstance(plan.place, GcpPlace):
+        rent.offer_again(run_dir.with_name(plan.place.rented_by or run_dir.name), plan.place, environment)
+    return plan
+
+
+def refuse_changes(run_dir: Path, asked: Asked, environment: Mapping[str, str]) -> None:
+    """Raise where knobs would change what was planned."""
+    changed = [name for name, value in knobs.given(environment).items() if asked.knobs.get(name) != value]
     experiment = environment.get("EXPERIMENT", "")
-    if experiment and find(experiment) != Path(plan.asked.experiment):
+    if experiment and find(experiment) != Path(asked.experiment):
         changed.insert(0, "EXPERIMENT")
     if changed:
         raise UserError(
@@ -76,66 +90,53 @@ def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
             "start a new run (the same command without RUN=), since a run that gains blocks until the answer "
             "pleases finds differences that are not there"
         )
-    # Before any stage that gives a rented machine back when it fails.
-    pack.refuse_other_adapters(run_dir)
-    if isinstance(plan.place, GcpPlace):
-        rent.offer_again(run_dir, plan.place, environment)
-    return plan
 
 
 def resolve(
     asked: experiment.Experiment,
     *,
     run: str,
-    cells: Sequence[AskedCell] = (),
     aa: bool = False,
     where: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
     asked_for: Asked = NOWHERE,
+    rented: GcpPlace | None = None,
 ) -> Plan:
-    """Return the plan of a validated experiment. ``cells``: settings of a sweep; ``asked``: the first one.
+    """Return the plan of a validated experiment.
 
-    ``where``: see place.asked. For rented machines it asks the user about the price.
+    ``where``: see place.asked. For rented machines it asks the user about the price, unless they are ``rented``.
 
     A UserError names a revision that does not exist, or a price without consent.
     """
-    cells = cells or (AskedCell("", {}, asked),)
     if aa:
         if len(asked.variants) == 1:
             raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
-        cells = [replace(cell, asked=_twice(cell.asked)) for cell in cells]
-        asked = cells[0].asked
+        baseline = asked.variants["baseline"]
+        asked = asked.model_copy(update={"variants": {"baseline": baseline, "candidate": baseline}})
     planned = tuple(_variant(name, variant, asked) for name, variant in asked.variants.items())
-    sections, times, settings = swept.settle(WORKLOADS[asked.kind], cells, len(planned))
+    sections = WORKLOADS[asked.kind].sections(asked, len(planned))
     host = asked.host.model_dump()
-    fleet, sharing = _fleet(where, cells)
+    fleet = planned_hosts(where, asked)
     spare_hosts = tuple(name for name, host in fleet.items() if dict(host).get("spare"))
     hosts = tuple(name for name in fleet if name not in spare_hosts)
-    if (most := max(map(len, sharing.values()))) > asked.design.blocks:
+    if len(hosts) > asked.design.blocks:
         raise UserError(
-            f"{most} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
+            f"{len(hosts)} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
         )
     if len(fleet) > 1 and any(variant.server.url for variant in planned):
         raise UserError(
             "url: servers that run already are asked in turn, and several hosts would ask them at once: take one"
         )
-    times = swept.shared(times, order.share_of_busiest(asked.design, sharing))
+    times = duration(asked, sections, len(hosts))
     settled: Any = where or LocalPlace()
     if where and where["kind"] == "gcp":
-        settings_of_machines, estimated = [cell.asked.gcp for cell in cells], sections["estimate"]
-        settled = rent.offer(
-            where, settings_of_machines, environment or {}, run=run, estimate=estimated, seconds=times.total_s
+        settled = rented or rent.offer(
+            where, asked.gcp, environment or {}, run=run, estimate=sections["estimate"], seconds=times.total_s
         )
-        host["machine"] = ", ".join(dict.fromkeys(rented.named for rented in settled.hosts.values()))
+        host["machine"] = settled.first.named
     elif where and where["kind"] == "k8s":
-        pods = [cell.asked.k8s for cell in cells]
-        settled = offer.complete(
-            {**where, "lets_out": any(v.server.url for v in planned)},
-            pods,
-            run=run,
-            estimate=sections["estimate"],
-            seconds=times.total_s,
-        )
+        reached = {**where, "lets_out": any(variant.server.url for variant in planned)}
+        settled = offer.complete(reached, asked.k8s, run=run, estimate=sections["estimate"], seconds=times.total_s)
     same = ("name", "question", "kind", "smoke", "noise", "watchdog")
     return Plan.model_validate(
         {
@@ -149,9 +150,6 @@ def resolve(
             "place": settled,
             "hosts": hosts,
             "spare_hosts": spare_hosts,
-            "cells": tuple(
-                swept.started(cell, own, planned, cells[0]) for cell, own in zip(settings, cells, strict=True)
-            ),
             "variants": tuple(side.model_copy(update={"label": _label(side, planned)}) for side in planned),
             "design": asked.design.model_dump(),
             "host": host,
@@ -161,23 +159,19 @@ def resolve(
     )
 
 
-def _fleet(
-    where: Mapping[str, Any] | None, cells: Sequence[AskedCell]
-) -> tuple[Mapping[str, Any], dict[str, tuple[str, ...]]]:
-    """Return all hosts by name, and by cell the names of the hosts that share its blocks."""
+def duration(asked: experiment.Experiment, sections: Mapping[str, Any], hosts: int) -> Duration:
+    """Return the times of a run whose blocks so many hosts share; ``sections``: its own ones of the plan."""
+    times = WORKLOADS[asked.kind].duration(sections, asked, len(asked.variants))
+    before, share = times.prepare_s + times.workload_s, order.share_of_busiest(asked.design, hosts)
+    return times.model_copy(update={"total_s": before + math.ceil((times.total_s - before) * share)})
+
+
+def planned_hosts(where: Mapping[str, Any] | None, asked: experiment.Experiment) -> Mapping[str, Any]:
+    """Return all hosts by name."""
     if where and where["kind"] == "gcp":
-        rented = rent.planned_hosts(where, [cell.asked.gcp for cell in cells])
-        working = {name: host for name, host in rented.items() if not host.spare}
-        return rented, {cell.name: tuple(n for n, host in working.items() if host.runs(cell.set)) for cell in cells}
-    if swept_machines := [key for key in cells[0].set if key in GCP_SWEPT]:
-        raise UserError(f"matrix: {swept_machines[0]}: machines are swept by renting them: add TARGET=gcp")
-    fleet = (where or {}).get("hosts", {"host1": {}})
-    return fleet, {cell.name: tuple(n for n, host in fleet.items() if not host.get("spare")) for cell in cells}
-
-
-def _twice(asked: experiment.Experiment) -> experiment.Experiment:
-    baseline = asked.variants["baseline"]
-    return asked.model_copy(update={"variants": {"baseline": baseline, "candidate": baseline}})
+        return rent.planned_hosts(where, asked.gcp)
+    hosts: Mapping[str, Any] = (where or {}).get("hosts", {"host1": {}})
+    return hosts
 
 
 def _variant(name: str, variant: experiment.Variant, asked: experiment.Experiment) -> Variant:
@@ -257,9 +251,7 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     writer = tables.Writer(table, delimiter="\t")
     writer.writerow(tables.BLOCKS_TSV)
     names = [variant.name for variant in plan.variants]
-    cells = {cell.name: plan.at(cell.name).query_types for cell in plan.cells}
-    hosts, spare_hosts = ({cell: plan.hosts_of(cell, spare=is_spare) for cell in cells} for is_spare in (False, True))
-    for row in order.draw(names, cells, plan.design, hosts, spare_hosts):
+    for row in order.draw(names, plan.query_types, plan.design, plan.hosts, plan.spare_hosts):
         writer.writerow(",".join(value) if isinstance(value, tuple) else value for value in astuple(row))
     variables: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
     if isinstance(plan.place, GcpPlace):
@@ -277,8 +269,6 @@ def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
     from tsduel.plan.forecast import estimate  # noqa: PLC0415 - as in `write`
 
     design = plan.design
-    if plan.sweeps:
-        print(swept.described(plan, len(Run(run_dir, plan).due)))
     print(f"run       {run_dir}")
     print(f"go on     make {plan.kind} RUN={run_dir.name}  (after an interruption)")
     if len(plan.every_host) > 1 and isinstance(plan.place, SshPlace):
@@ -287,17 +277,22 @@ def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
         print(f"hosts     {', '.join(named)}; they share the blocks evenly")
     if isinstance(plan.place, K8sPlace):
         print("\n".join(offer.described(plan.place)))
-    for variant in plan.variants:
-        parts = variant.components
-        sides = [
-            f"{part.role} {part.label}: " * (len(parts) > 1) + f"{part.source}, {part.revision[:12]}" for part in parts
-        ]
-        print(f"{variant.name:9} {variant.label} ({'; '.join(sides)})")
-    print("\n".join(workload_of(plan).described(plan)))
+    print("\n".join([*sides(plan), *workload_of(plan).described(plan)]))
     again = "fresh data in every block" if design.reload == "every" else "data of the first block for all"
-    each = "of each cell, in turn; " if plan.sweeps else ""
     print(
         f"design    {number_of(design.blocks, 'block')}, {design.warmup_blocks} warm-up, {design.spare_blocks} spare "
-        f"for what outside causes spoil; {each}{again}"
+        f"for what outside causes spoil; {again}"
     )
     print("\n".join(estimate.lines(run_dir, plan, cache)), flush=True)
+
+
+def sides(plan: Plan) -> list[str]:
+    """Return the lines of the plan about its variants."""
+    lines = []
+    for variant in plan.variants:
+        parts = variant.components
+        each = [
+            f"{part.role} {part.label}: " * (len(parts) > 1) + f"{part.source}, {part.revision[:12]}" for part in parts
+        ]
+        lines.append(f"{variant.name:9} {variant.label} ({'; '.join(each)})")
+    return lines

@@ -1,5 +1,6 @@
 """From a component of an experiment to one exact revision, before anything is built."""
 
+import functools
 import hashlib
 import json
 import os
@@ -214,6 +215,13 @@ FOUND = {"module": _module, "git": _git, "path": _path, "binary": _binary, "url"
 """What each source finds of a component: `revision`, `label`, `version`, and `sum` or `dirty`."""
 
 
+@functools.cache
+def _found(program: Program, variant: str, asked: str) -> dict[str, str]:
+    """Find each revision once: a branch that moves meanwhile is the same in all runs that are planned."""
+    part = ComponentAsked.model_validate_json(asked)
+    return FOUND["url" if part.url else part.source](program, variant, part)
+
+
 def resolve(program: Program, variant: str, asked: ComponentAsked) -> Component:
     """Return a component from its exact revision, still without `build_key`; a UserError says what does not exist.
 
@@ -221,7 +229,9 @@ def resolve(program: Program, variant: str, asked: ComponentAsked) -> Component:
     """
     fields: dict[str, Any] = {name: getattr(asked, name) for name in ComponentAsked.model_fields}
     fields |= {name: absolute_location(fields[name]) for name in ("repo", "path") if fields[name]}
-    fields |= FOUND["url" if asked.url else asked.source](program, variant, asked)
+    started = {"role", "flags", "files"}
+    sought = ComponentAsked(**{name: getattr(asked, name) for name in set(ComponentAsked.model_fields) - started})
+    fields |= _found(program, variant, sought.model_dump_json())
     return Component(program=program.name, **fields)
 
 

@@ -1,31 +1,29 @@
-"""`matrix:` of an experiment: keys with lists of values; every combination is a cell, one setting of a sweep.
+"""`matrix:` of an experiment: keys with lists of values; every combination is a setting, a run of a study.
 
 As in GitHub's workflows, its `exclude:` is a list of combinations that are left out.
 """
 
 import itertools
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tsduel.core.errors import UserError
-from tsduel.core.place import GCP_SWEPT
-from tsduel.core.plan import Cell
 from tsduel.core.wording import number_of
 from tsduel.workloads.experiment import Experiment
 
-MOST_CELLS = 200
+MOST_SETTINGS = 200
 EXCLUDE = "exclude"
-SWEPT = (*Cell.SECTIONS, "variants", "parameters")
-"""Sections that may differ between cells."""
+FIXED = ("name", "question", "kind", "matrix", "like")
+"""What makes it one study."""
 _WINDOW = ("workload.start", "workload.end")
 _SHORT = {"batch_size": "batch", "data_kind": "data"}
 _LONGEST = 24
 
 
 @dataclass(frozen=True)
-class AskedCell:
+class Setting:
     """One combination: its name, the fields that it sets, and the experiment with these fields."""
 
     name: str
@@ -33,27 +31,27 @@ class AskedCell:
     asked: Experiment
 
 
-def combinations(matrix: Any, where: str, known: Collection[str], *, many: bool) -> list[dict[str, Any]]:
-    """Return the fields that each cell sets, the last key varying fastest; a UserError says what is wrong.
+def combinations(matrix: Any, where: str, *, many: bool) -> list[dict[str, Any]]:
+    """Return the fields that each setting has, the last key varying fastest; a UserError says what is wrong.
 
-    ``known``: sections of an experiment of this kind; ``many``: allow more than MOST_CELLS.
+    ``many``: allow more than MOST_SETTINGS.
     """
     if not isinstance(matrix, dict):
         raise UserError(f"{where}: matrix: keys with lists are needed: `matrix: {{workload.scale: [100, 1000]}}`")
     matrix = json.loads(json.dumps(matrix, default=str))
-    axes = {key: _values(key, values, where, known) for key, values in _flat({**matrix, EXCLUDE: {}})}
+    axes = {key: _values(key, values, where) for key, values in _flat({**matrix, EXCLUDE: {}})}
     excluded = [_excluded(combination, axes, where) for combination in matrix.get(EXCLUDE) or []]
     product = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
-    wanted = (cell for cell in product if not any(combination.items() <= cell.items() for combination in excluded))
-    cells = list(itertools.islice(wanted, None if many else MOST_CELLS + 1))
-    if len(cells) > MOST_CELLS and not many:
+    wanted = (each for each in product if not any(combination.items() <= each.items() for combination in excluded))
+    settings = list(itertools.islice(wanted, None if many else MOST_SETTINGS + 1))
+    if len(settings) > MOST_SETTINGS and not many:
         raise UserError(
-            f"{where}: matrix: more than {MOST_CELLS} cells, each with all blocks of the design: "
+            f"{where}: matrix: more than {MOST_SETTINGS} settings, each a run with all blocks of the design: "
             "shorten its lists or exclude some, or add YES=1 if it is meant"
         )
-    if not cells:
-        raise UserError(f"{where}: matrix: exclude leaves no cell")
-    return cells
+    if not settings:
+        raise UserError(f"{where}: matrix: exclude leaves no setting")
+    return settings
 
 
 def _flat(matrix: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -65,13 +63,9 @@ def _flat(matrix: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
             yield f"{above}{name}", value
 
 
-def _values(key: str, values: Any, where: str, known: Collection[str]) -> list[Any]:
-    section = key.partition(".")[0]
-    if section in known and section not in SWEPT and key not in GCP_SWEPT:
-        raise UserError(
-            f"{where}: matrix: {key} is the same for the whole run; what can be swept is in {', '.join(SWEPT)}, and "
-            f"{' and '.join(GCP_SWEPT)}"
-        )
+def _values(key: str, values: Any, where: str) -> list[Any]:
+    if key.partition(".")[0] in FIXED:
+        raise UserError(f"{where}: matrix: {key} is the same for the whole study; any other field can be swept")
     if not isinstance(values, list) or not values:
         raise UserError(f"{where}: matrix: {key}: a list of values is needed (it is {values!r})")
     for value in values:
@@ -92,11 +86,11 @@ def _excluded(combination: Any, axes: Mapping[str, list[Any]], where: str) -> di
     return flat
 
 
-def name(cell: Mapping[str, Any], experiment: Experiment | None = None) -> str:
-    """Return a cell's name: `scale=1000 batch=100`. If `asked` is given, the window's length stands for its ends."""
-    ends = [key.rpartition(".")[2] for key in cell]
+def name(setting: Mapping[str, Any], experiment: Experiment | None = None) -> str:
+    """Return a setting's name: `scale=1000 batch=100`. If `asked` is given, the window's length stands for its ends."""
+    ends = [key.rpartition(".")[2] for key in setting]
     parts = []
-    for key, value in cell.items():
+    for key, value in setting.items():
         if experiment is not None and key in _WINDOW:
             parts.append(f"window={getattr(experiment, 'workload').window_s / 3600:g}h")  # noqa: B009 - of databases only
             continue
@@ -115,11 +109,11 @@ def _text(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def refuse_fixed(cells: list[dict[str, Any]], fixed: Mapping[str, str]) -> None:
+def refuse_fixed(settings: list[dict[str, Any]], fixed: Mapping[str, str]) -> None:
     """Raise for a knob that sets a swept field; ``fixed``: field -> knob."""
-    for key in cells[0]:
+    for key in settings[0]:
         if key in fixed:
             raise UserError(
-                f"{fixed[key]}: has no effect: {key} is swept over {number_of(len(cells), 'cell')}; "
+                f"{fixed[key]}: has no effect: {key} is swept over {number_of(len(settings), 'setting')}; "
                 f'SET="matrix.{key}=[...]" sweeps it over other values'
             )

@@ -18,7 +18,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.plan import Asked
 from tsduel.question import knobs, like, matrix, parameters, refusals
 from tsduel.question.experiments import find, unreadable
-from tsduel.question.matrix import AskedCell
+from tsduel.question.matrix import Setting
 from tsduel.workloads import DEFAULT_KIND, WORKLOADS
 from tsduel.workloads.experiment import Experiment
 
@@ -29,16 +29,16 @@ DEFAULT_EXPERIMENT = "experiments/local.yml"
 class Question:
     """A validated experiment, and what it was made from.
 
-    `cells` are the settings of a sweep, each validated by itself.
+    `settings` are those of a study, each validated by itself; without a study there is one without a name.
     """
 
-    cells: tuple[AskedCell, ...]
+    settings: tuple[Setting, ...]
     source: Asked
 
     @property
     def asked(self) -> Experiment:
-        """Return the experiment; of a sweep its first cell."""
-        return self.cells[0].asked
+        """Return the experiment; of a study its first setting."""
+        return self.settings[0].asked
 
 
 def read(environment: Mapping[str, str]) -> Question:
@@ -56,50 +56,46 @@ def read(environment: Mapping[str, str]) -> Question:
     kind = data.get("kind", DEFAULT_KIND)
     if wanted and kind in WORKLOADS and kind != wanted:
         raise UserError(f"{where}: its kind is {kind}: run it with make {kind}")
-    cells = expand(data, where, given, many=environment.get("YES", "").strip() == "1")
-    knobs.refuse_without_effect(cells[0].asked, given)
+    settings = expand(data, where, given, many=environment.get("YES", "").strip() == "1")
+    knobs.refuse_without_effect(settings[0].asked, given)
     # JSON has no times, which YAML has.
     plain = json.loads(json.dumps(hidden.experiment(written), default=str))
-    return Question(cells, Asked(experiment=path, written=plain, knobs=given))
+    return Question(settings, Asked(experiment=path, written=plain, knobs=given))
 
 
 def expand(
     data: Mapping[str, Any], where: str, given: Mapping[str, str] | None = None, *, many: bool = False
-) -> tuple[AskedCell, ...]:
-    """Return the cells of a mapping: a single one without a name if nothing is swept. A UserError names its cell."""
+) -> tuple[Setting, ...]:
+    """Return the settings of a mapping: one without a name if nothing is swept. A UserError names its setting."""
     data = hidden.experiment(dict(data), templates=bool(data.get(parameters.SECTION)))
     plain = {key: value for key, value in data.items() if key != "matrix"}
     kind = data.get("kind", DEFAULT_KIND)
     swept = data.get("matrix") or {}
-    if not swept or kind not in WORKLOADS or "matrix" not in WORKLOADS[kind].experiment.model_fields:
-        return (AskedCell("", {}, validate(dict(data), where)),)
-    cells = matrix.combinations(swept, where, WORKLOADS[kind].experiment.model_fields, many=many)
-    matrix.refuse_fixed(cells, knobs.fields_set(given or {}))
-    valid, wrong = list[AskedCell](), list[str]()
-    for cell in cells:
+    if not swept or kind not in WORKLOADS:
+        return (Setting("", {}, validate(dict(data), where)),)
+    settings = matrix.combinations(swept, where, many=many)
+    matrix.refuse_fixed(settings, knobs.fields_set(given or {}))
+    valid, wrong = list[Setting](), list[str]()
+    for setting in settings:
         mine = copy.deepcopy(plain)
-        for key, value in cell.items():
+        for key, value in setting.items():
             knobs.set_field(mine, key, value, "matrix")
         try:
-            asked = validate(mine, f"{where}: cell {matrix.name(cell)}")
+            asked = validate(mine, f"{where}: setting {matrix.name(setting)}")
         except UserError as error:
             wrong.append(str(error))
         else:
-            valid.append(AskedCell(matrix.name(cell, asked), cell, asked))
+            valid.append(Setting(matrix.name(setting, asked), setting, asked))
     if wrong:
-        more = f"\n{where}: so are {len(wrong) - 1} more of {len(cells)} cells" if len(wrong) > 1 else ""
+        more = f"\n{where}: so are {len(wrong) - 1} more of {len(settings)} settings" if len(wrong) > 1 else ""
         raise UserError(f"{wrong[0]}{more}")
     if len(valid) == 1:
         return (replace(valid[0], name=""),)
-    if valid[0].asked.design.reload == "once":
-        raise UserError(f"{where}: design.reload: once keeps the data of one setting, and each cell has its own")
-    if getattr(valid[0].asked, "profile", None):
-        raise UserError(f"{where}: profile: is of one setting: take a cell's into a run of its own, or leave it out")
-    names = [cell.name for cell in valid]
+    names = [setting.name for setting in valid]
     # Long values are cut, so that names may be equal: then they get a number.
     numbered = [f"{name} #{names[: at + 1].count(name)}" for at, name in enumerate(names)]
     unique = [name if names.count(name) == 1 else other for name, other in zip(names, numbered, strict=True)]
-    return tuple(replace(cell, name=name) for cell, name in zip(valid, unique, strict=True))
+    return tuple(replace(setting, name=name) for setting, name in zip(valid, unique, strict=True))
 
 
 def read_file(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:

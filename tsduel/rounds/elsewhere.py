@@ -156,7 +156,7 @@ class Fleet:
         tell = self._views[name].say if name in self._views else say
         tell(f"tsduel: {name} is lost: {why}; the others go on")
         taken = {*self._views, *(loss["by"] for loss in self.lost.values())}
-        for spare in self.run.plan.standing_by(name) if left else ():
+        for spare in self.run.plan.spare_hosts if left else ():
             if spare not in self.links or spare in taken:
                 continue
             try:

@@ -26,11 +26,17 @@ def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bo
         if forced:
             print(f"{run_dir.name} has no rented machine and no pod (its place is {place.kind})")
         return code
-    if not forced and (not hosts.provisioned(run_dir) or code == INTERRUPTED):
+    owner = run_dir.with_name(place.rented_by) if place.kind == "gcp" and place.rented_by else run_dir
+    if forced and owner != run_dir:
+        print(f"{run_dir.name} runs on the machines of {owner.name}: make destroy RUN={owner.name}")
+        return code
+    if not forced and (not hosts.provisioned(owner) or code == INTERRUPTED):
         return code
     if forced or not (kept := _why_kept(run_dir, environment, code)):
         if place.kind == "gcp":
-            give_back.main(run_dir, place)
+            # Other runs of a study are still to come.
+            if forced or not environment.get("TSDUEL_SHARED"):
+                give_back.main(owner, place)
         else:
             pods.give_back(run_dir, place)
         # Other pods may still run what is missing.

@@ -75,7 +75,7 @@ def _order_effects(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    return " ".join(filter(None, (row["metric"], row["query_type"], row["cell"])))
+    return " ".join(filter(None, (row["metric"], row["query_type"], row.get("setting"))))
 
 
 def keep(run_dir: Path) -> str:

@@ -41,9 +41,7 @@ def files(run: Run, reader: Reader, samples: Sequence[Sample]) -> dict[str, str]
             for variant, value in zip((run.variants[0], item.candidate), pair, strict=True):
                 if value is None:
                     continue
-                first, *rest = reader.bench_name(run, item.metric, item.query_type, variant).split("/")
-                # The cell becomes keys of benchstat (scale=1000), in front: the end of a name may mean more.
-                key = ("/".join([first, *(word.replace("/", "_") for word in item.cell.split()), *rest]), block)
+                key = (reader.bench_name(run, item.metric, item.query_type, variant), block)
                 lines[variant].setdefault(key, {})[unit] = value * factor
                 counted = value if item.metric.name == "query_count" else ratio.n if ratio else 0
                 iterations[key] = max(iterations.get(key, 1), round(fixed or counted))

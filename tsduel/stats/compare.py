@@ -20,7 +20,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, MIX, Family, Metric, threshold
 from tsduel.core.record import BENCH, DUEL, SOLO
 from tsduel.core.rundir import Run, open_run
-from tsduel.stats import aa, benchfmt, machines, soak, sweep
+from tsduel.stats import aa, benchfmt, soak
 from tsduel.stats.findings import Pair, Sample
 from tsduel.stats.rows import Row, row, warn_of_short_phases
 from tsduel.stats.verdict import judge
@@ -39,12 +39,11 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Candidate:
-    """All of one candidate in one cell: the blocks that count, figures and ratios, the failed checks that count.
+    """All of one candidate: the blocks that count, figures and ratios, the failed checks that count.
 
     `short`: outside causes spoilt more blocks than spare ones could replace.
     """
 
-    cell: str
     name: str
     sides: tuple[str, str]
     valid: Sequence[int]
@@ -72,8 +71,7 @@ def main(run_dir: Path) -> None:
     run = open_run(run_dir)
     if len(run.variants) < 2:  # noqa: PLR2004 - a comparison needs two
         raise UserError(f"{run.path}: the plan has one variant only, there is nothing to compare")
-    tidied = {name: read_table(run.path, name) for name in ("measurements", "pairs", "checks", "blocks")}
-    refuse_duplicates(run.path, tidied["measurements"])
+    tidied = tidied_of(run)
     samples, rows = compare(run, tidied)
     out = run_dir / "stats"
     out.mkdir(exist_ok=True)
@@ -81,41 +79,42 @@ def main(run_dir: Path) -> None:
     files.write(out / "comparison.csv", tables.csv_of(table))
     document = json.dumps(_document(run, tidied, rows), indent=1, ensure_ascii=False, allow_nan=False)
     files.write(out / "comparison.json", document + "\n")
-    sweep.write(run, samples, rows)
     soak.write(run)
     for variant, text in benchfmt.files(run, reader(run.plan.kind), samples).items():
         files.write(out / f"{variant}.bench.txt", text)
 
 
 def compare(run: Run, tidied: Tables) -> tuple[list[Sample], list[Row]]:
-    """Return samples and rows: cells as planned, candidates in the order of the experiment, metrics as registered.
+    """Return samples and rows: candidates in the order of the experiment, metrics as registered.
 
-    All candidates in all cells are one family: each metric of each of them is one test in it. Cells share no block, so
-    their signs are flipped independently (docs/statistics.md).
+    All candidates are one family: each metric of each of them is one test in it (docs/statistics.md).
     """
-    metrics = in_families(run.plan, read_metrics(run, tidied["measurements"]))
-    known = set(tidied["blocks"]["cell"])
-    samples = [
-        sample
-        for cell in run.plan.cells
-        if cell.name in known
-        for name in run.variants[1:]
-        for sample in _samples(run.at(cell.name), gather(run, tidied, cell.name, name), metrics)
-    ]
+    samples = samples_of(run, tidied)
     rows = [row(judged) for judged in judge(samples, run.plan.design.seed)]
     warn_of_short_phases(rows)
     return samples, rows
 
 
-def gather(run: Run, tidied: Tables, cell: str, name: str) -> Candidate:
-    """Gather all of one candidate in one cell."""
-    decided, theirs = (
-        table[(table["cell"] == cell) & (table["candidate"] == name)] for table in (tidied["blocks"], tidied["pairs"])
-    )
+def samples_of(run: Run, tidied: Tables) -> list[Sample]:
+    """Return what is tested, not yet judged."""
+    metrics = in_families(run.plan, read_metrics(run, tidied["measurements"]))
+    return [sample for name in run.variants[1:] for sample in _samples(run, gather(run, tidied, name), metrics)]
+
+
+def tidied_of(run: Run) -> Tables:
+    """Return the tables of tidy/ that are compared."""
+    tidied = {name: read_table(run.path, name) for name in ("measurements", "pairs", "checks", "blocks")}
+    refuse_duplicates(run.path, tidied["measurements"])
+    return tidied
+
+
+def gather(run: Run, tidied: Tables, name: str) -> Candidate:
+    """Gather all of one candidate."""
+    decided, theirs = (table[table["candidate"] == name] for table in (tidied["blocks"], tidied["pairs"]))
     counting, sides = decided[decided["counts"] == "true"], (run.variants[0], name)
     figures: defaultdict[_Key, dict[tuple[int, str], float]] = defaultdict(dict)
     measured = tidied["measurements"]
-    measured = measured[(measured["cell"] == cell) & measured["variant"].isin(sides)]
+    measured = measured[measured["variant"].isin(sides)]
     if run.plan.loads_in_turn:
         # The large loads of the warm-up block run alone, so they are no samples.
         measured = measured[~measured["block"].isin(run.warmups)]
@@ -130,10 +129,9 @@ def gather(run: Run, tidied: Tables, cell: str, name: str) -> Candidate:
             se=_number(ratio.se), sitting_sd=_number(ratio.sitting_sd), second_effect=_number(ratio.second_effect)
         )
     checks, planned = tidied["checks"], {variant.name for variant in run.plan.variants}
-    failed = (checks["cell"] == cell) & (checks["ok"] != "true") & _counted(checks, decided)
+    failed = (checks["ok"] != "true") & _counted(checks, decided)
     concerned = checks["variant"].isin(["", *sides]) if name in planned else checks["variant"].notna()
     return Candidate(
-        cell=cell,
         name=name,
         sides=sides,
         valid=[int(block) for block in counting["block"]],
@@ -189,7 +187,6 @@ def _sample(run: Run, candidate: Candidate, metric: Metric, query_type: str, fam
         metric=metric,
         query_type=query_type,
         candidate=candidate.name,
-        cell=candidate.cell,
         pairs=candidate.pairs_of(key),
         second={coin: candidate.second[coin] for coin in coins},
         family="shown" if few or once else family,
@@ -276,17 +273,17 @@ def _document(run: Run, tidied: Tables, rows: list[Row]) -> dict[str, Any]:
     counting = checks[failed & _counted(checks, blocks)]
     broken = counting[counting["check"].isin([FINISHED, FOUND] if run.plan.kind == "gobench" else [])]
     document = {
-        "schema": 5,
+        "schema": 6,
         "run": run.path.name,
+        "smoke": run.plan.smoke,
         "baseline": run.variants[0],
         "candidates": run.variants[1:],
         "blocks": {name: _blocks(blocks[blocks["candidate"] == name]) for name in run.variants[1:]},
         "failed_blocks": {name: crashed.count(name) for name in dict.fromkeys([*run.variants, *crashed])},
         "checks": {"made": len(checks), "failed": len(counting)},
         # Benchmarks that measured nothing: the answer begins with them.
-        "broken": broken[["cell", "variant", "message"]].drop_duplicates().to_dict("records"),
-        "hosts": machines.hosts(run, blocks),
-        "machines": machines.beside(run, rows),
+        "broken": broken[["variant", "message"]].drop_duplicates().to_dict("records"),
+        "hosts": _hosts(run, blocks),
         "rows": rows,
     }
     if not run.plan.aa:
@@ -306,3 +303,20 @@ def _blocks(decided: pd.DataFrame) -> dict[str, Any]:
             for block, cause, reason in _columns(dropped, "block cause reason")
         ],
     }
+
+
+def _hosts(run: Run, decided: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return each host with its machine and how many of its blocks count."""
+    counting, place = decided[decided["counts"] == "true"], run.plan.place
+    return [
+        {
+            "host": name,
+            "spare": name in run.plan.spare_hosts,
+            "machine": place.hosts[name].address
+            if place.kind == "ssh"
+            else run.node_of(name) or run.plan.machine_of(name),
+            "cpu_model": run.machines.get(name, {}).get("cpu_model") or "",
+            "blocks": len(set(counting[counting["host"] == name]["block"])),
+        }
+        for name in run.plan.every_host
+    ]

@@ -21,7 +21,7 @@ _ALIKE = 1e-9
 
 @dataclass(frozen=True)
 class Sample:
-    """One metric (and query type) of a candidate over the valid blocks of a cell, and how it is judged.
+    """One metric (and query type) of a candidate over the valid blocks, and how it is judged.
 
     `second`: by coin and block, whether the candidate came second. `threshold`: percent, 0 where none applies.
     `failed`: the failed checks that touch the metric. `note`: one more warning. `blocks`: numbers of the blocks, needed
@@ -37,7 +37,6 @@ class Sample:
     threshold: float
     query_type: str = ""
     candidate: str = ""
-    cell: str = ""
     failed: str = ""
     note: str = ""
     blocks: Sequence[int] = ()

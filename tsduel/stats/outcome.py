@@ -7,16 +7,15 @@ from typing import Any
 
 from tsduel.core.codes import CHECK_FAILED, DONE, REGRESSION, TOO_NOISY
 from tsduel.core.files import read_json
-from tsduel.core.rundir import open_run
 from tsduel.core.wording import number_of
 
 MOST_NAMES = 4
 
 
 def exit_code(run_dir: Path, given: str) -> int:
-    """Return the exit code of a compared run; say on stderr why it is not 0."""
-    run = open_run(run_dir)
-    code, why = outcome(read_json(run_dir / "stats/comparison.json"), given, smoke=run.plan.smoke)
+    """Return the exit code of a compared run or study; say on stderr why it is not 0."""
+    document = read_json(run_dir / "stats/comparison.json")
+    code, why = outcome(document, given, smoke=bool(document.get("smoke")))
     if why:
         print(f"tsduel: {why}: exit code {code}", file=sys.stderr)
     return code

@@ -24,7 +24,6 @@ def row(judged: Judged) -> Row:
     complete = [d is not None for d in findings.differences]
     known = findings.known
     return {
-        "cell": sample.cell,
         "candidate": sample.candidate,
         "metric": metric.name,
         "query_type": sample.query_type,
@@ -101,12 +100,12 @@ def _shift(findings: Findings) -> dict[str, float | None] | None:
 def warn_of_short_phases(rows: Sequence[Row]) -> None:
     """Add a warning to rows that were measured in a phase of the solo part of less than 5 s."""
     lengths = ("load_seconds", "query_seconds")
-    by_key = {(r["cell"], r["candidate"], r["metric"], r["query_type"]): r for r in rows if r["metric"] in lengths}
+    by_key = {(r["candidate"], r["metric"], r["query_type"]): r for r in rows if r["metric"] in lengths}
     for row in rows:
         if row["metric"] in lengths or not row["metric"].startswith(("load_", "query_")):
             continue
         length = lengths[row["metric"].startswith("query_")]
-        phase = by_key.get((row["cell"], row["candidate"], length, row["query_type"]), {})
+        phase = by_key.get((row["candidate"], length, row["query_type"]), {})
         seconds = [s for side in ("baseline", "candidate") if (s := phase.get(f"{side}_median")) is not None]
         if seconds and min(seconds) < SHORT_PHASE_S:
             warning = f"a phase of {min(seconds):.1f} s, under {SHORT_PHASE_S:.0f} s"

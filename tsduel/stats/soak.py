@@ -37,7 +37,6 @@ class Slope:
     sampling until the limit, at the slope and at its upper end; None where it is not known to grow.
     """
 
-    cell: str
     variant: str
     metric: str
     slope: float | None
@@ -68,8 +67,8 @@ def read(path: Path) -> list[Slope]:
 
 
 def slopes(windows: pd.DataFrame) -> Iterator[Slope]:
-    """Yield the slope of each cell, variant and metric. `windows`: the table of tidy/."""
-    for (cell, variant, metric), mine in windows.groupby(["cell", "variant", "metric"], sort=False):
+    """Yield the slope of each variant and metric. `windows`: the table of tidy/."""
+    for (variant, metric), mine in windows.groupby(["variant", "metric"], sort=False):
         lives = [pieces(life) for _, life in mine.groupby("life")]
         hours = sum(float(t[-1] - t[0]) for t, _ in map(_sampled, (life for _, life in mine.groupby("life"))))
         slope, lo, hi = theil_sen(lives) or (None, None, None)
@@ -77,7 +76,7 @@ def slopes(windows: pd.DataFrame) -> Iterator[Slope]:
         left = None if math.isnan(limit) else max(0.0, limit - level)
         verdict = _verdict(lo, hi, hours)
         yield Slope(
-            str(cell), str(variant), str(metric), slope, lo, hi, hours, len(lives), level,
+            str(variant), str(metric), slope, lo, hi, hours, len(lives), level,
             None if math.isnan(limit) else limit,
             verdict, (left / slope, left / hi) if verdict == "grows" and slope and hi and left is not None else None,
         )  # fmt: skip

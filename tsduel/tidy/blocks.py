@@ -23,7 +23,6 @@ OWED = "owed"
 class Decided(NamedTuple):
     """A line of blocks.csv. `cause` is empty for a block that counts. `second`, by coin: the candidate came second."""
 
-    cell: str
     block: int
     candidate: str
     host: str
@@ -39,12 +38,7 @@ def decide(run: Run) -> list[Decided]:
     with files.reading(run.path / "raw/HOST/noise.json", "record of noise"):
         judged = {int(verdict["block"]): verdict for report in reports for verdict in report.get("blocks", [])}
     done = {block.block: block for block in run.blocks}
-    return [
-        line
-        for cell in dict.fromkeys(row.cell for row in run.planned)
-        for candidate in run.variants[1:]
-        for line in _of_candidate(run, [row for row in run.planned if row.cell == cell], done, candidate, judged)
-    ]
+    return [line for candidate in run.variants[1:] for line in _of_candidate(run, run.planned, done, candidate, judged)]
 
 
 def _of_candidate(
@@ -81,14 +75,14 @@ def _of_candidate(
         drawn: BlockRow | Block = block or row
         second = tuple(after(run.variants[0], candidate, getattr(drawn, coin)) for coin in COINS)
         # The host of the block: a block of a lost host runs on another one than was planned.
-        yield Decided(row.cell, row.block, candidate, drawn.host, row.kind, cause, second, reason)
+        yield Decided(row.block, candidate, drawn.host, row.kind, cause, second, reason)
     numbers = {row.block for row in run.planned}
-    for block in done.values() if planned[0].cell == run.planned[0].cell else ():
+    for block in done.values():
         if block.block not in numbers:
             # A decision to run more that is taken after a look at the results would bias the test.
             why = "it is not in plan/blocks.tsv, which was drawn before the run"
             none = (None,) * len(COINS)
-            yield Decided(block.cell, block.block, candidate, block.host, block.kind, UNPLANNED, none, why)
+            yield Decided(block.block, candidate, block.host, block.kind, UNPLANNED, none, why)
 
 
 def _cause(

@@ -45,7 +45,7 @@ def read_metrics(run: Run, measurements: pd.DataFrame) -> list[Metric]:
 
 def refuse_duplicates(run_dir: Path, measurements: pd.DataFrame) -> None:
     """Raise where a block has two values of one metric."""
-    again = measurements.duplicated(subset=["cell", "block", "variant", "part", "metric", "query_type"])
+    again = measurements.duplicated(subset=["block", "variant", "part", "metric", "query_type"])
     if again.any():
         line = int(again.to_numpy().argmax())
         row = measurements.iloc[line]

@@ -20,7 +20,7 @@ from tsduel.workloads.measured import Reading
 from tsduel.workloads.reading import reader
 
 Row = Iterable[object]
-Times = Mapping[tuple[str, str, str], list[NDArray[np.float64]]]
+Times = Mapping[tuple[str, str], list[NDArray[np.float64]]]
 
 # Of an event `window`: the metric, and where its limit stands.
 WINDOWED = {
@@ -44,7 +44,7 @@ def main(run_dir: Path) -> None:
     out.mkdir(exist_ok=True)
     decided, read_block = decide(run), reader(run.plan.kind).read_block
     counts = {(line.block, name) for line in decided if not line.cause for name in (line.candidate, run.variants[0])}
-    times: defaultdict[tuple[str, str, str], list[NDArray[np.float64]]] = defaultdict(list)
+    times: defaultdict[tuple[str, str], list[NDArray[np.float64]]] = defaultdict(list)
     added: defaultdict[tuple[object, ...], Counter[int]] = defaultdict(Counter)
     better: dict[str, str] = {}
     with ExitStack() as stack:
@@ -52,22 +52,22 @@ def main(run_dir: Path) -> None:
         measurements, pairs, noise = (stack.enter_context(_table(out, name)) for name in names)
         noise(_signals(run))
         for block in run.blocks:
-            reading, key = read_block(run.at(block.cell), block), (block.cell, block.block)
+            reading, key = read_block(run, block), (block.block,)
             measurements((*key, *m[:5], number(m.value), m.unit) for m in reading.measurements)
             pairs((*key, *p[:5], f"{p.log_ratio:.12g}", *map(number, p[6:])) for p in reading.pairs)
             noise(_collection(run, block, reading))
             for (variant, query_type), ns in reading.times.items():
                 if (block.block, variant) in counts:
-                    times[block.cell, variant, query_type].append(ns)
+                    times[variant, query_type].append(ns)
             for stream, histogram in reading.counts.items():
                 if (block.block, stream[0]) in counts:
-                    added[block.cell, *stream].update(histogram)
+                    added[stream].update(histogram)
             better |= reading.better
     others = {
         "distributions": _distributions(times),
         "responses": _responses(added),
         "blocks": (
-            (*line[:5], _lower(not line.cause), line.cause, *map(_lower, line.second), line.reason) for line in decided
+            (*line[:4], _lower(not line.cause), line.cause, *map(_lower, line.second), line.reason) for line in decided
         ),
         "timeseries": _copied(run, "timeseries"),
         "checks": _copied(run, "checks"),
@@ -111,30 +111,30 @@ def _copied(run: Run, name: str, times: Collection[str] = ()) -> Iterator[Row]:
     for block in run.blocks:
         with files.reading(block.path / f"{name}.csv", "table"):
             for row in table(block, name):
-                own = ((column, row[column]) for column in getattr(tables, name.upper())[2:])
-                yield block.cell, block.block, *(f"{float(text):.3f}" if of in times else text for of, text in own)
+                own = ((column, row[column]) for column in getattr(tables, name.upper())[1:])
+                yield block.block, *(f"{float(text):.3f}" if of in times else text for of, text in own)
 
 
 def _distributions(times: Times) -> Iterator[Row]:
-    for (cell, variant, query_type), parts in times.items():
+    for (variant, query_type), parts in times.items():
         ns = np.concatenate(parts)
         for quantile, value in zip(QUANTILES, np.quantile(ns, QUANTILES).tolist(), strict=True):
-            yield cell, variant, query_type, f"{quantile:g}", f"{value / 1e6:.7g}", len(ns)
+            yield variant, query_type, f"{quantile:g}", f"{value / 1e6:.7g}", len(ns)
 
 
 def _responses(added: Mapping[tuple[object, ...], Mapping[int, int]]) -> Iterator[Row]:
-    for (cell, variant, part, rate, operation, time), histogram in added.items():
+    for (variant, part, rate, operation, time), histogram in added.items():
         ns = np.array(sorted(histogram))
         below = np.cumsum([histogram[value] for value in ns.tolist()])
         n = int(below[-1])
         for quantile in RESPONSE_QUANTILES:
             value = ns[np.searchsorted(below, max(1, math.ceil(quantile * n - 1e-9)))]
-            yield cell, variant, part, number(rate), operation, time, f"{quantile:g}", f"{value / 1e6:.7g}", n
+            yield variant, part, number(rate), operation, time, f"{quantile:g}", f"{value / 1e6:.7g}", n
 
 
 def _windows(run: Run) -> Iterator[Row]:
     """Copy the windows of a soak from the host's events, also those of a block that was killed."""
-    cells = {row.block: row.cell for row in run.planned if row.kind != "warmup"}
+    blocks = {row.block for row in run.planned if row.kind != "warmup"}
     for host in run.plan.every_host:
         path = run.path / f"raw/{host}/events.jsonl"
         with files.reading(path, "file of events"):
@@ -143,20 +143,19 @@ def _windows(run: Run) -> Iterator[Row]:
                 if b'"event":"window"' in line:
                     with suppress(ValueError):  # half a line after a power cut
                         event = json.loads(line)
-                for metric, limit in WINDOWED.items() if event.get("block") in cells else ():
+                for metric, limit in WINDOWED.items() if event.get("block") in blocks else ():
                     if metric in event:
-                        key = (cells[int(event["block"])], event["block"], event["variant"], event["life"])
+                        key = (event["block"], event["variant"], event["life"])
                         most = event.get(limit) or None
                         yield *key, f"{event['elapsed_s']:.3f}", metric, f"{event[metric]:.10g}", number(most)
 
 
 def _signals(run: Run) -> Iterator[Row]:
     """Copy the signals of noise that the host has judged."""
-    cells = {block.block: block.cell for block in run.blocks}
     for host in run.plan.every_host:
         with files.reading(run.path / f"raw/{host}/noise.json", "record of noise"):
             for signal in run.of_host(host, "noise.json").get("signals", []):
-                yield tuple(map(({"cell": cells.get(signal["block"], "")} | signal).__getitem__, tables.NOISE))
+                yield tuple(map(signal.__getitem__, tables.NOISE))
 
 
 def _collection(run: Run, block: Block, reading: Reading) -> Iterator[Row]:
@@ -178,5 +177,5 @@ def _collection(run: Run, block: Block, reading: Reading) -> Iterator[Row]:
         if limit is not None and share >= limit:
             effect = "flag"
             message = f"garbage collection took {share:.1f} % of the machine's CPU time of {variant}, limit {limit} %"
-        key = (block.cell, block.block, variant, "", "")
+        key = (block.block, variant, "", "")
         yield *key, "gc_pct", f"{share:.3f}", "%", number(limit), effect, message

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -94,6 +94,8 @@ class Experiment(Part):
     noise: Noise = Noise()
     watchdog: Watchdog | GoWatchdog = Watchdog()
     host: Machine = Machine()
+    # Keys with lists: each setting is validated by itself, without this section (tsduel.question.matrix).
+    matrix: Mapping[str, Any] = {}
     gcp: Gcp = Gcp()
     k8s: K8s = K8s()
 

@@ -1,4 +1,4 @@
-"""The contents of a block's raw files, for every workload: rows of tidy/ without cell and block."""
+"""The contents of a block's raw files, for every workload: rows of tidy/ without block."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple

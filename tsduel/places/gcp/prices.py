@@ -72,22 +72,17 @@ def describe(place: GcpPlace) -> list[str]:
     first, *others = place.zones
     zones = first + (f" (else {', '.join(others)})" if others else "")
     spot = ", spot: Google may take it away at any time" if place.spot else ""
-    machines = []
-    for kind, names in place.kinds.items():
-        spares = sum(place.hosts[name].spare for name in names)
-        many = f"{len(names)} x " if len(place.hosts) > 1 else ""
-        waiting = f" ({spares} of them spare)" if spares else ""
-        cores = ", one thread a core" if kind.threads_per_core == 1 else ""
-        machines.append(
-            f"machine   {many}{kind.machine}{waiting} in {zones}, {place.disk_gb} GB {kind.disk_type}{cores}{spot}"
-        )
+    spares = sum(host.spare for host in place.hosts.values())
+    many = f"{len(place.hosts)} x " if len(place.hosts) > 1 else ""
+    waiting = f" ({spares} of them spare)" if spares else ""
+    cores = ", one thread a core" if place.first.threads_per_core == 1 else ""
     each = f"{len(place.hosts)} machines: " if len(place.hosts) > 1 else ""
     them = "them" if each else "it"
     parts = f"machine {cost.machine_h:.4f}, disk {cost.disk_h:.4f}, network {cost.network_h:.4f}"
     source = "as given" if cost.as_of == "as given" else f"list price of {cost.as_of}; check yours"
     hours, life = place.estimate_s / 3600, place.lifetime_s / 3600
     return [
-        *machines,
+        f"machine   {many}{place.machine}{waiting} in {zones}, {place.disk_gb} GB {place.first.disk_type}{cores}{spot}",
         f"image     {place.image}",
         f"project   {place.project}",
         f"time      about {hours:.1f} h; Google deletes {them} after {life:.1f} h, whatever becomes of you",

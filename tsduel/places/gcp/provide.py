@@ -130,32 +130,29 @@ def _preflight(compute: Compute, place: GcpPlace, known: Mapping[str, dict[str, 
 
 def _zones(compute: Compute, place: GcpPlace, *, fresh: bool) -> dict[str, list[str]]:
     """Return for each host the zones of the plan that have its machine and disk; ``fresh``: check the quotas too."""
-    found: dict[str, list[str]] = {}
-    cpus = dict[str, int]()
+    first, having, lacking = place.first, list[str](), ""
     zone = place.zones[0]
     try:
-        for kind, names in place.kinds.items():
-            having = []
-            for zone in place.zones:
-                paths = (f"machineTypes/{kind.machine}", f"diskTypes/{kind.disk_type}")
-                missing = (path.rpartition("/")[2] for path in paths if compute.find(f"zones/{zone}/{path}") is None)
-                if lacking := next(missing, ""):
-                    give_back.say(f"there is no {lacking} in {zone}")
-                else:
-                    having.append(zone)
-            if not having:
-                raise UserError(
-                    f"gcp: there is no {lacking} in {zone}, nor what it takes in any other zone of gcp.zones: `gcloud "
-                    f"compute machine-types list --zones={zone}` shows the machines that are there; choose with "
-                    'SET="gcp.machine=..." or SET="gcp.zones=[...]"'
-                )
-            cpus[kind.machine] = int(compute.get(f"zones/{having[0]}/machineTypes/{kind.machine}")["guestCpus"])
-            found |= dict.fromkeys(names, having)
+        for zone in place.zones:
+            paths = (f"machineTypes/{first.machine}", f"diskTypes/{first.disk_type}")
+            missing = (path.rpartition("/")[2] for path in paths if compute.find(f"zones/{zone}/{path}") is None)
+            if lacks := next(missing, ""):
+                lacking = lacks
+                give_back.say(f"there is no {lacking} in {zone}")
+            else:
+                having.append(zone)
+        if not having:
+            raise UserError(
+                f"gcp: there is no {lacking} in {zone}, nor what it takes in any other zone of gcp.zones: `gcloud "
+                f"compute machine-types list --zones={zone}` shows the machines that are there; choose with "
+                'SET="gcp.machine=..." or SET="gcp.zones=[...]"'
+            )
+        cpus = int(compute.get(f"zones/{having[0]}/machineTypes/{first.machine}")["guestCpus"])
         if fresh and (used_up := quotas.used_up(compute, place, cpus)):
             raise UserError(f"gcp: {messages.quota(used_up, place.project)}")
     except CloudError as error:
         raise messages.as_user_error(str(error), place.project, place.machine, zone) from None
-    return found
+    return dict.fromkeys(place.hosts, having)
 
 
 def _in_some_zones(
@@ -174,10 +171,8 @@ def _in_some_zones(
     while True:
         variables = {"expires": expires.strftime(EXPIRES), "public_key": public_key, "zones": at, **conceded}
         terraform.last_moment.write_text(json.dumps(variables, indent=2) + "\n", encoding="utf-8")
-        for zone in dict.fromkeys(at.values()):
-            machines = Counter(place.hosts[name].machine for name in at if at[name] == zone)
-            counted = ", ".join(f"{n} x {machine}" if n > 1 else machine for machine, n in machines.items())
-            give_back.say(f"asking for {counted} in {zone}")
+        for zone, count in Counter(at.values()).items():
+            give_back.say(f"asking for {f'{count} x ' if count > 1 else ''}{place.machine} in {zone}")
         try:
             return terraform.apply()
         except TerraformError as error:
@@ -223,8 +218,7 @@ def _check_deadlines(compute: Compute, made: Mapping[str, dict[str, Any]]) -> No
 
 def _spared(place: GcpPlace, name: str, tried: Sequence[str], there: Collection[str]) -> None:
     """Raise if no zone has the machine of a host, and no spare host can replace it."""
-    alike = next(names for names in place.kinds.values() if name in names)
-    if len(set(there) & set(alike)) < sum(not place.hosts[other].spare for other in alike):
+    if len(set(there)) < sum(not host.spare for host in place.hosts.values()):
         raise NoCapacityError(
             f"gcp: no zone has a {place.hosts[name].machine} left at the moment (asked: {', '.join(tried)}): try "
             'again later, or name other zones with SET="gcp.zones=[us-east1-b,us-east1-c]"'

@@ -28,20 +28,20 @@ SYSTEM_GB = 20
 LEAST_DISK_GB = 100
 
 
-def complete(asked: Mapping[str, Any], cells: Sequence[Gcp], *, run: str, estimate: Estimate, seconds: int) -> GcpPlace:
+def complete(asked: Mapping[str, Any], settings: Gcp, *, run: str, estimate: Estimate, seconds: int) -> GcpPlace:
     """Return the place with machines, name, lifetime and price.
 
-    ``asked`` comes from tsduel.places.gcp.place.asked. ``cells`` are the settings of each cell, which may differ only
-    in the machine. ``seconds`` is the estimated time of the whole run.
+    ``asked`` comes from tsduel.places.gcp.place.asked. An image family is replaced by its newest image, so that all
+    machines have the same image. ``seconds``: the estimated time of all that is to run there.
     """
-    settings, hosts = cells[0], planned_hosts(asked, cells)
+    settings = settings.model_copy(update={"image": _newest(settings.image, asked["project"])})
     lifetime = int((settings.lifetime_h or 0) * 3600) or max(LEAST_LIFETIME_S, LIFETIME_FACTOR * seconds)
     # Twice the database, since a merge writes a copy of what it reads.
     needed = estimate.total + estimate.database_bytes
     parts = {
         **{name: value for name, value in asked.items() if name not in {"each", "spare"}},
         **settings.model_dump(include={"spot", "image", "os_login", "guest_attributes", *ORGANISATION}),
-        "hosts": hosts,
+        "hosts": planned_hosts(asked, settings),
         "name": name_of(run),
         "zones": tuple(settings.zones),
         "disk_gb": settings.disk_gb or max(LEAST_DISK_GB, SYSTEM_GB + math.ceil(needed / 1e9)),
@@ -52,13 +52,10 @@ def complete(asked: Mapping[str, Any], cells: Sequence[Gcp], *, run: str, estima
     return GcpPlace(**parts, price=price)
 
 
-def planned_hosts(asked: Mapping[str, Any], cells: Sequence[Gcp]) -> dict[str, GcpHost]:
-    """Return the machines to rent by host name: so many of each kind as the knobs say, the spare ones last."""
-    kinds = dict.fromkeys(
-        GcpHost(machine=cell.machine, threads_per_core=cell.threads_per_core, disk_type=cell.disk) for cell in cells
-    )
-    hosts = [kind for kind in kinds for _ in range(asked["each"])]
-    hosts += [kind.model_copy(update={"spare": True}) for kind in kinds for _ in range(asked["spare"])]
+def planned_hosts(asked: Mapping[str, Any], settings: Gcp) -> dict[str, GcpHost]:
+    """Return the machines to rent by host name: so many as the knobs say, the spare ones last."""
+    kind = GcpHost(machine=settings.machine, threads_per_core=settings.threads_per_core, disk_type=settings.disk)
+    hosts = [kind] * asked["each"] + [kind.model_copy(update={"spare": True})] * asked["spare"]
     return {f"host{number}": host for number, host in enumerate(hosts, 1)}
 
 
@@ -78,21 +75,16 @@ def plain_name(run: str, longest: int) -> str:
 
 def offer(
     asked: Mapping[str, Any],
-    cells: Sequence[Gcp],
+    settings: Gcp,
     environment: Mapping[str, str],
     *,
     run: str,
     estimate: Estimate,
     seconds: int,
 ) -> GcpPlace:
-    """Return the complete place after the user agreed to its price; see `complete`.
-
-    An image family is replaced by its newest image, so that all machines of the run have the same image.
-    """
-    image = {"image": _newest(cells[0].image, asked["project"])}
-    cells = [cell.model_copy(update=image) for cell in cells]
-    place = complete(asked, cells, run=run, estimate=estimate, seconds=seconds)
-    ask(place, environment)
+    """Return the complete place after the user agreed to its price; see `complete`."""
+    place = complete(asked, settings, run=run, estimate=estimate, seconds=seconds)
+    ask([place], environment)
     return place
 
 
@@ -110,14 +102,16 @@ def offer_again(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) 
     """Ask for agreement again if continuing a run would rent machines again."""
     run = rundir.open_run(run_dir)
     if not hosts.provisioned(run_dir) and not run.json("host/fetched.json"):
-        ask(place, environment)
+        ask([place], environment)
 
 
-def ask(place: GcpPlace, environment: Mapping[str, str]) -> None:
+def ask(places: Sequence[GcpPlace], environment: Mapping[str, str]) -> None:
     """Print machines, hours and price, and return if the user agrees; else raise a UserError."""
-    for line in prices.describe(place):
-        print(line, flush=True)
-    worst = place.price.worst
+    for place in places:
+        print("\n".join(prices.describe(place)), flush=True)
+    worst = sum(place.price.worst for place in places)
+    if len(places) > 1:
+        print(f"together  at worst {worst:.2f} USD; one after the other", flush=True)
     if worst > (limit := _limit(environment.get("MAX_COST", "").strip())):
         raise UserError(
             f"MAX_COST: it costs {worst:.2f} USD at worst, and MAX_COST allows {limit:.2f}; take fewer machines "

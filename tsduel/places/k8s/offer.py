@@ -2,10 +2,9 @@
 
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from tsduel.core.errors import UserError
 from tsduel.core.place import HourPrice, K8sPlace
 from tsduel.core.plan import Estimate
 from tsduel.core.wording import number_of
@@ -19,11 +18,9 @@ PROGRAMS_GB = 2
 LONGEST = 40
 
 
-def complete(asked: Mapping[str, Any], cells: Sequence[K8s], *, run: str, estimate: Estimate, seconds: int) -> K8sPlace:
+def complete(asked: Mapping[str, Any], settings: K8s, *, run: str, estimate: Estimate, seconds: int) -> K8sPlace:
     """Return the place with context, namespace, name, sizes, lifetime and price; ``seconds``: of the whole run."""
-    if len(set(map(repr, cells))) > 1:
-        raise UserError("matrix: k8s: the pods of a run are all alike: make a run for each kind of them")
-    settings, there = cells[0], cluster.cluster_of(asked)
+    there = cluster.cluster_of(asked)
     needed = estimate.total + estimate.database_bytes
     hours = settings.lifetime_h
     price = HourPrice(hour=settings.price_h * len(asked["hosts"])) if settings.price_h else None

@@ -84,8 +84,7 @@ def _bring_data(run_dir: Path) -> None:
     brought, cache = run_dir / "host" / "data", caches.directory(os.environ) / "workload"
     brought.mkdir(parents=True, exist_ok=True)
     plan = open_run(run_dir).plan
-    loads = [load for cell in plan.cells if (load := plan.at(cell.name).workload) and load.told]
-    for key in {file.key for load in loads for file in load.data}:
+    for key in {file.key for file in plan.workload.data} if plan.workload and plan.workload.told else ():
         target = brought / key
         target.mkdir(exist_ok=True)
         for name in ("data.zst", "data.zst.json"):

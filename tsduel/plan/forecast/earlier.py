@@ -66,7 +66,7 @@ def pace(results: Path, machine_kind: str, but: str) -> float | None:
     ratios = []
     for run in islice(_on(results, machine_kind, but), MOST_RUNS):
         took = [block.seconds for block in run.blocks if block.ok and block.kind != "warmup"]
-        if run.plan.duration and run.plan.duration.block_s and took and not run.plan.sweeps:
+        if run.plan.duration and run.plan.duration.block_s and took:
             ratios.append(statistics.median(took) / run.plan.duration.block_s)
     return statistics.median(ratios) if ratios else None
 

@@ -12,10 +12,11 @@ from typing import Any
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run
 from tsduel.core.wording import amount, lasting
-from tsduel.plan import cells, order
+from tsduel.plan import order
 from tsduel.plan.forecast import earlier
 from tsduel.plan.forecast.spread import Forecast
 from tsduel.stats import calibration
+from tsduel.workloads import workload_of
 
 PATIENCE_S = 20
 ELSEWHERE = "not known yet: what machine it is shows when it is reached (an A/A run there, AA=1, says what it can tell)"
@@ -90,8 +91,8 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
     if rough is None:
         return "not known"
     prepare_s = rough.prepare_s if plan.place.kind == "gcp" else _build_s(plan, cache)
-    share = order.share_of_busiest(plan.design, {cell.name: plan.hosts_of(cell.name) for cell in plan.cells})
-    of_blocks = (rough.total_s - rough.prepare_s - rough.workload_s) / plan.design.planned / len(plan.cells) / share
+    share = order.share_of_busiest(plan.design, len(plan.hosts))
+    of_blocks = (rough.total_s - rough.prepare_s - rough.workload_s) / plan.design.planned / share
     seconds = prepare_s + rough.workload_s + len(left) * of_blocks
     parts = f"{lasting(prepare_s)} to prepare, " if prepare_s else ""
     if paced:
@@ -124,7 +125,7 @@ def _disk(plan: Plan, cache: Path) -> str:
 
 def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
     """Return the memory of all servers that are resident at once, and a remedy if the machine has less."""
-    each = before.rss_bytes if before and before.rss_bytes else cells.memory(plan)
+    each = before.rss_bytes if before and before.rss_bytes else memory(plan)
     if not each:
         return []
     servers = len(plan.variants) if plan.duels else 1
@@ -139,6 +140,11 @@ def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
     if servers > 1 and each <= total and not plan.loads_in_turn:
         remedy = 'SET="duel.enabled=false" has them alone, one after the other'
     return [f"{line}; that is TOO LITTLE: {'a pod' if of_pod else 'this machine'} has {amount(total)}: {remedy}"]
+
+
+def memory(plan: Plan) -> int | None:
+    """Return the rough memory of one server in bytes; None if unknown."""
+    return workload_of(plan).memory(plan.workload, [(side.target, len(side.components)) for side in plan.variants])
 
 
 def memory_here() -> int:

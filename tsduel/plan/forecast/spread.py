@@ -170,10 +170,10 @@ class Forecast:
     def after_block(self, ended: Sequence[Ended], to_go_s: float) -> str:
         """Return the sentence after the last block of ``ended``.
 
-        It is "" for a smoke run, whose figures mean nothing, and for a sweep or a fleet: ratios of different
-        settings and machines differ by more than noise.
+        It is "" for a smoke run, whose figures mean nothing, and for a fleet: ratios of different machines differ by
+        more than noise.
         """
-        if self.plan.smoke or self.plan.sweeps or len(self.plan.every_host) > 1:
+        if self.plan.smoke or len(self.plan.every_host) > 1:
             return ""
         blocks, last, spreads = self.plan.design.blocks, ended[-1], self._spreads(counting(ended))
         n = min((spread.blocks for spread in spreads), default=0)

@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -74,17 +74,14 @@ def _type(made: OwnType, name: str, seed: int, count: int, target: Target) -> Qu
     )
 
 
-def written(plans: Iterable[planned.Plan]) -> dict[str, bytes]:
-    """Return the file of requests of all cells whose queries are the user's; none without such a cell."""
-    known: dict[str, tuple[str, ...]] = {}
-    for plan in plans:
-        queries, workload = plan.queries, plan.workload
-        if queries and workload and own.is_own(queries):
-            target = plan.target_of(plan.variants[0].name)
-            made, _ = _made(queries, workload, target, upgrades=bool(queries.windowed), known=plan.loads)
-            types = itertools.chain.from_iterable(made.values())
-            for planned_type, own_type in zip((*queries.types, *queries.windowed), types, strict=True):
-                (key,) = planned_type.keys.values()
-                known[key] = own_type.requests
-    lines = [f"{key} {request}\n" for key, requests in known.items() for request in requests]
+def written(plan: planned.Plan) -> dict[str, bytes]:
+    """Return the file of requests of the user's queries; none without them."""
+    lines, queries, workload = list[str](), plan.queries, plan.workload
+    if queries and workload and own.is_own(queries):
+        target = plan.target_of(plan.variants[0].name)
+        made, _ = _made(queries, workload, target, upgrades=bool(queries.windowed), known=plan.loads)
+        types = itertools.chain.from_iterable(made.values())
+        for planned_type, own_type in zip((*queries.types, *queries.windowed), types, strict=True):
+            (key,) = planned_type.keys.values()
+            lines += [f"{key} {request}\n" for request in own_type.requests]
     return {FILE: gzip.compress("".join(lines).encode(), mtime=0)} if lines else {}

@@ -103,7 +103,7 @@ class TsbsPlanned(Planned):
 
     def written(self, plan: planned.Plan) -> dict[str, bytes]:
         """Return the requests of the user's queries."""
-        return own_types.written(plan.at(cell.name) for cell in plan.cells)
+        return own_types.written(plan)
 
     def duration(self, sections: Mapping[str, Any], experiment: Experiment, variants: int) -> planned.Duration:
         """Return times at the rates of tsduel.workloads.tsbs.durations."""
@@ -130,8 +130,6 @@ class TsbsPlanned(Planned):
             first = f"{plan.variants[0].label} loads, each starts on a copy of its data: {duel.seconds:g} s of {steps}"
             types = f"{len(queries.types)} query types"
             return [f"workload  {size}, then {workload.continued.samples:,} on top; {types}", f"block     {first}"]
-        loads = [load for cell in plan.cells if (load := plan.at(cell.name).workload)]
-        samples, hosts = (_range(getattr(load, name) for load in loads) for name in ("samples", "scale"))
         exchanges = f"{duel.seconds:g} s of exchanges a type in {number_of(duel.sittings, 'sitting')}"
         if plan.deployed:
             loaded = "all data in batches once, then " if plan.design.load == "duel" else "nothing is loaded; "
@@ -147,7 +145,7 @@ class TsbsPlanned(Planned):
         told = [f"warning   {sentence}" for sentence in queries.left_out]
         told += [f"data      {workload.told}"] if workload.told else []
         return [
-            f"workload  {samples} samples of {hosts} hosts, {len(plan.query_types)} query types",
+            f"workload  {workload.samples:,} samples of {workload.scale:,} hosts, {len(plan.query_types)} query types",
             f"block     {block}",
             *([f"warm-up   each alone: one load of {large.samples:,} samples, not judged"] if large else []),
             *_at_rates(plan),
@@ -175,14 +173,7 @@ class TsbsPlanned(Planned):
             **({"own_queries": [kind.keys for kind in queries.types]} if queries and is_own(queries) else {}),
             **({"start_from": plan.design.start_from} if plan.design.start_from != "empty" else {}),
             **({"databases": " and ".join(v.target for v in plan.variants)} if plan.crosses else {}),
-            **({"cells": {cell.name: cell.set for cell in plan.cells}} if plan.sweeps else {}),
         }
-
-
-def _range(values: Iterable[int]) -> str:
-    """Return 100, or 100 to 10,000."""
-    ordered = sorted(set(values))
-    return " to ".join(f"{value:,}" for value in (ordered[0], *ordered[1:][-1:]))
 
 
 def _at_rates(plan: planned.Plan) -> Iterator[str]:

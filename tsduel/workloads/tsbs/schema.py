@@ -80,8 +80,6 @@ class TsbsExperiment(experiment.Experiment):
     profile: tuple[sections.ProfileKind, ...] = ()
     # Values that flags, files and env of variants name, as {{ rules }} (tsduel.question.parameters).
     parameters: Mapping[str, bool | float | str] = {}
-    # Keys with lists. Each cell is validated by itself, without this section (tsduel.question.matrix).
-    matrix: Mapping[str, Any] = {}
 
     _listed = field_validator("profile", mode="before")(sections.listed)
     _parameter_names = field_validator("parameters")(

@@ -1,0 +1,1 @@
+"""Runs in a row: a rule says which comes next."""
