@@ -107,3 +107,15 @@ def test_a_pivot_has_no_comparison_with_itself(tmp_path):
     file.write_text(json.dumps(asked))
     with pytest.raises(UserError, match=r"AA=1: with gobench\.pivot there is one variant"):
         plan.main(tmp_path / "results" / "r", {"KIND": "gobench", "EXPERIMENT": str(file), "AA": "1"})
+
+
+def test_several_numbers_of_cpus_are_settings_of_a_study():
+    """As `go test -cpu 1,2`; a list in the place of one number is a sentence that says so."""
+    data = {
+        "name": "x", "kind": "gobench", "gobench": {"package": "./p"},
+        "variants": {name: {"source": "git", "repo": "/r", "ref": name} for name in ("baseline", "candidate")},
+    }  # fmt: skip
+    found = read.expand(data | {"matrix": {"gobench.cpu": [1, 2]}}, "x.yml")
+    assert [(each.name, each.asked.gobench.cpu) for each in found] == [("cpu=1", 1), ("cpu=2", 2)]
+    with pytest.raises(UserError, match=r"matrix: \{gobench\.cpu: \[1, 2, 4\]\}"):
+        read.expand(data | {"gobench": {"package": "./p", "cpu": [1, 2]}}, "x.yml")

@@ -101,6 +101,13 @@ class GoBench(Part):
     _searches = field_validator("bench")(go_pattern)
     _listed = field_validator("profile", mode="before")(listed)
 
+    @field_validator("cpu", mode="before")
+    @classmethod
+    def _one(cls, value: object) -> object:
+        if isinstance(value, list | tuple):
+            raise ValueError("a run has one number; for several: matrix: {gobench.cpu: [1, 2, 4]}, a run for each")
+        return value
+
     @field_validator("files")
     @classmethod
     def _files_inside(cls, value: tuple[str, ...]) -> tuple[str, ...]:
