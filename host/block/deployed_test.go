@@ -1,9 +1,10 @@
 package block
 
 import (
+	"bufio"
 	"encoding/base64"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"tsduel/host/record"
 )
@@ -29,22 +29,7 @@ func deployments(t *testing.T, lacks ...string) (spec record.Spec, asked []map[s
 	target.Counters["rows_kept"] = record.Counter{Name: "vm_rows"}
 	spec.Plan.Targets["fake"] = target
 	for i := range spec.Plan.Variants {
-		l := must(net.Listen("tcp", "127.0.0.1:0"))
-		at := l.Addr().String()
-		check(t, l.Close())
-		server := exec.Command(filepath.Join(spec.Builds.TSBSBin, "database"), "-storageDataPath="+t.TempDir(),
-			"-httpListenAddr="+at)
-		server.Env = append(os.Environ(), "FAKE_LACKS="+strings.Join(lacks, " "))
-		check(t, server.Start())
-		t.Cleanup(func() { _, _ = server.Process.Kill(), server.Wait() })
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			if answer, err := http.Get("http://" + at + "/health"); err == nil {
-				check(t, answer.Body.Close())
-				break
-			} else if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-		}
+		at := databaseOnAFreePort(t, spec, lacks)
 		paths, proxy := map[string]int{}, httputil.NewSingleHostReverseProxy(must(url.Parse("http://"+at)))
 		login := "Basic " + base64.StdEncoding.EncodeToString([]byte("me:a secret"))
 		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,6 +47,25 @@ func deployments(t *testing.T, lacks ...string) (spec record.Spec, asked []map[s
 		delete(spec.Builds.Variants, spec.Plan.Variants[i].Name)
 	}
 	return spec, asked
+}
+
+// databaseOnAFreePort starts a fake database, which says where it listens.
+func databaseOnAFreePort(t *testing.T, spec record.Spec, lacks []string) string {
+	t.Helper()
+	server := exec.Command(filepath.Join(spec.Builds.TSBSBin, "database"), "-storageDataPath="+t.TempDir(),
+		"-httpListenAddr=127.0.0.1:0")
+	server.Env = append(os.Environ(), "FAKE_LACKS="+strings.Join(lacks, " "))
+	output := must(server.StdoutPipe())
+	check(t, server.Start())
+	t.Cleanup(func() { _, _ = server.Process.Kill(), server.Wait() })
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		if at, found := strings.CutPrefix(lines.Text(), "address "); found {
+			go func() { _, _ = io.Copy(io.Discard, output) }()
+			return at
+		}
+	}
+	t.Fatal("the fake database ended")
+	return ""
 }
 
 // Deployments are asked with their login, compared and counted by their own /metrics; nothing is loaded, started or

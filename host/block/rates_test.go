@@ -41,8 +41,8 @@ func TestAPhaseIsVoidWhereTheClientIsWhatWasMeasured(t *testing.T) {
 }
 
 // Each operation of a phase is sent once, and all samples are stored. A ladder goes on where the rung before ended.
+// It does not run beside other tests: their CPU would count as the client's.
 func TestAtRates(t *testing.T) {
-	t.Parallel()
 	spec := fakes(t)
 	spec.Plan.Queries.Solo = false
 	rates := record.Rates{Seconds: 0.5, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 60_000, LatePct: 90}
