@@ -104,7 +104,8 @@ class GoBench(Part):
     @field_validator("cpu", mode="before")
     @classmethod
     def _one(cls, value: object) -> object:
-        if isinstance(value, list | tuple):
+        several = isinstance(value, list | tuple)
+        if several:
             raise ValueError("a run has one number; for several: matrix: {gobench.cpu: [1, 2, 4]}, a run for each")
         return value
 
