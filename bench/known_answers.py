@@ -1,16 +1,17 @@
 """How often quick.yml finds planted differences, and differences of one version from itself.
 
-    .venv/bin/python -m bench.known_answers [TIMES]
+    .venv/bin/python -m bench.known_answers [TIMES [KIND...]]
 
-TIMES runs (10 unless given) of each kind, in turns: a handler that is 5 % and 3 % slower; a thread that burns 5 and 2 %
-of a core, on either side; a garbage collector that runs three times as often; and a version against itself. One of each
-takes twenty minutes on two quiet cores. The runs stay in results/ as known-KIND-N, and a finished run is not repeated.
+TIMES runs (10 unless given) of each kind, or of those that are named, in turns: a handler that is 5 % and 3 % slower; a
+thread that burns 5 and 2 % of a core, on either side; a garbage collector that runs three times as often; and a version
+against itself. One of each takes twenty minutes on two quiet cores. The runs stay in results/ as known-KIND-N, and a
+finished run is not repeated.
 """
 
 import os
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bench import quick
@@ -51,7 +52,7 @@ def main() -> int:
         rows = quick.judged(f"known-{kind}-{seed}", {**sides, "SET": settings})
         return rows if planted_side == CANDIDATE else {metric: mirrored(row) for metric, row in rows.items()}
 
-    return show(figures(quick.series(KINDS, times, made)))
+    return show(figures(quick.series(sys.argv[2:] or KINDS, times, made)))
 
 
 def mirrored(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -65,12 +66,12 @@ def mirrored(row: Mapping[str, Any]) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def figures(series: Mapping[str, Sequence[Rows]]) -> list[Figure]:
-    """Return how often planted differences were found, how often others, and the widths of intervals."""
+def figures(series: Mapping[str, Sequence[Rows]]) -> Iterator[Figure]:
+    """Yield how often planted differences were found, how often others, and the widths of intervals."""
 
-    def share(name: str, kind: str, is_found: Callable[[Rows], bool], of_ten: int) -> Figure:
-        runs = series[kind]
-        return at_least(name, sum(map(is_found, runs)), of_ten * len(runs) / 10, f"of {len(runs)}", _median(runs))
+    def share(name: str, kind: str, is_found: Callable[[Rows], bool], of_ten: int) -> Iterator[Figure]:
+        if runs := series.get(kind):
+            yield at_least(name, sum(map(is_found, runs)), of_ten * len(runs) / 10, f"of {len(runs)}", _median(runs))
 
     def called(rows: Rows) -> bool:
         return any(row["verdict"] == REGRESSION for row in quick.primary(rows))
@@ -90,35 +91,24 @@ def figures(series: Mapping[str, Sequence[Rows]]) -> list[Figure]:
         detail = f"median; the widest {max(widths):.2f} %"
         return at_most(f"half-width of {name}", statistics.median(widths), HALF_WIDTH_PCT, "%", detail)
 
-    same = [*series["same"], *series["same-again"]]
-    most, of_same = max(1, len(same) // 10), f"of {len(same)}"
-    return [
-        share("a handler 5 % slower is called a regression", "slow-5", called, 10),
-        share("one 3 % slower is flagged", "slow-3", flagged, 9),
-        share("5 % of a core in the background, by CPU", "burn-5", lambda rows: rows[CPU]["verdict"] == REGRESSION, 10),
-        share("the same, by query time", "burn-5", worse(TIME), 10),
-        share("the same, by ingestion time", "burn-5", worse(INGESTION), 9),
-        share(
-            "2 % of a core in the background, by time or CPU",
-            "burn-2",
-            lambda rows: worse(TIME)(rows) or called(rows),
-            9,
-        ),
-        share("a collector that runs three times as often", "gc", worse(TIME, TOTAL, INGESTION), 10),
-        *(
-            at_most(
-                f"off zero: {title}",
-                abs(statistics.mean(rows[metric]["change_pct"] for rows in same)),
-                OFF_ZERO_PCT,
-                "%",
-                f"mean {of_same}",
-            )
-            for title, metric in (("query time", TIME), ("CPU of a query", CPU))
-        ),
-        at_most("a version against itself is flagged", sum(map(flagged, same)), most, of_same, _median(same)),
-        width("typical, all types", TIME),
-        width("CPU of a query", CPU),
-    ]
+    yield from share("a handler 5 % slower is called a regression", "slow-5", called, 10)
+    yield from share("one 3 % slower is flagged", "slow-3", flagged, 9)
+    by_cpu = "5 % of a core in the background, by CPU"
+    yield from share(by_cpu, "burn-5", lambda rows: rows[CPU]["verdict"] == REGRESSION, 10)
+    yield from share("the same, by query time", "burn-5", worse(TIME), 10)
+    yield from share("the same, by ingestion time", "burn-5", worse(INGESTION), 9)
+    by_either = "2 % of a core in the background, by time or CPU"
+    yield from share(by_either, "burn-2", lambda rows: worse(TIME)(rows) or called(rows), 9)
+    yield from share("a collector that runs three times as often", "gc", worse(TIME, TOTAL, INGESTION), 10)
+    if same := [rows for kind in ("same", "same-again") for rows in series.get(kind, ())]:
+        for title, metric in (("query time", TIME), ("CPU of a query", CPU)):
+            mean = statistics.mean(rows[metric]["change_pct"] for rows in same)
+            yield at_most(f"off zero: {title}", abs(mean), OFF_ZERO_PCT, "%", f"mean of {len(same)}")
+        most = max(1, len(same) // 10)
+        flags = sum(map(flagged, same))
+        yield at_most("a version against itself is flagged", flags, most, f"of {len(same)}", _median(same))
+    yield width("typical, all types", TIME)
+    yield width("CPU of a query", CPU)
 
 
 def _median(runs: Sequence[Rows]) -> str:

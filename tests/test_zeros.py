@@ -194,11 +194,13 @@ class TestFigures:
         found = {"slow-5": [slow] * 9 + [missed], "slow-3": [flagged] * 9 + [missed],
                  "burn-5": [slow] * 8 + [hidden] * 2, "burn-2": [flagged] * 10, "gc": [slow] * 10,
                  "same": [flagged, *[rows(0, 0)] * 9], "same-again": [flagged, *[rows(0, 0)] * 9]}  # fmt: skip
-        made = known_answers.figures(found)
+        made = list(known_answers.figures(found))
         assert [(round(one.value, 2), one.met) for one in made] == [
             (9, False), (9, True), (10, True), (10, True), (8, False), (10, True), (10, True),
             (0.1, True), (0, True), (2, True), (0.5, True), (0.5, True),
         ]  # fmt: skip
+        some = {kind: found[kind] for kind in ("gc", "same")}
+        assert [one.value for one in known_answers.figures(some)] == [10, 0.1, 0, 1, 0.5, 0.5]
         mirrored = known_answers.mirrored(row(25, "improvement", p_adj=0.01) | {"lo_pct": 0, "hi_pct": 100})
         assert [round(mirrored[name]) for name in ("change_pct", "lo_pct", "hi_pct")] == [-20, -50, 0]
         assert mirrored["verdict"] == "regression"
