@@ -25,7 +25,7 @@ export $(GIVEN)
 export TSDUEL_GIVEN := $(GIVEN)
 TSDUEL := .venv/bin/python -m tsduel
 
-COMMANDS := tsbs gobench bisect history calibrate museum queries-check plan provision build run give-back tidy compare keep report follow status stop \
+COMMANDS := tsbs gate gobench bisect history calibrate museum queries-check plan provision build run give-back tidy compare keep report follow status stop \
   fetch ssh destroy reap gcp-report comment compare-runs trend import tsbs-plot-load benchstat list
 
 help: known
@@ -38,12 +38,12 @@ doctor: known
 look: known
 	$(DO)scripts/doctor fast$(OR)
 
-tsbs gobench: export TSDUEL_LOOKED := 1
-tsbs gobench: look .venv
+tsbs gate gobench: export TSDUEL_LOOKED := 1
+tsbs gate gobench: look .venv
 	$(DO)# all stages in this order: plan provision build run give-back tidy compare (keep, after AA=1) report
 	$(DO)$(TSDUEL) $@$(OR)
 
-$(filter-out tsbs gobench,$(COMMANDS)): .venv
+$(filter-out tsbs gate gobench,$(COMMANDS)): .venv
 	$(DO)$(TSDUEL) $@$(OR)
 
 clean-cache uninstall: known

@@ -42,7 +42,13 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 	expect := record.Seconds(1.25 * s.Plan.Duel.Seconds * float64(times))
 	endProfile := s.profiler.read(ctx, "queries", expect, s.alive()...)
 	defer endProfile(0)
-	before := maps.Clone(s.bodies) // no query was sent since they were read
+	counts := s.counts(queryType) || !s.countsTogether()
+	if counts && s.asked {
+		if err := s.readCounters(ctx); err != nil {
+			return err
+		}
+	}
+	before := maps.Clone(s.bodies)
 	phase := s.timed("exchange", queryType)
 	if a.result, err = s.send(ctx, a.job); err != nil {
 		return err
@@ -53,16 +59,15 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 	if err := a.keep(); err != nil {
 		return err
 	}
-	if !s.countsTogether() {
+	if counts {
 		if err := s.readCounters(ctx); err != nil {
 			return err
 		}
 	}
 	return s.judge(ctx, a.job.Sides, a.result, func(v *variant, i int) error {
 		err := a.check(v, i)
-		if err == nil && !s.countsTogether() {
-			counters := s.record.Types[len(s.record.Types)-1].Counters
-			counters[v.Name] = grown(v.target, before[v.Name], s.bodies[v.Name])
+		if err == nil && counts {
+			s.record.Types[len(s.record.Types)-1].Counters[v.Name] = s.work(v, before[v.Name], 1)
 			err = v.rowsRead(queryType, before[v.Name], s.bodies[v.Name])
 		}
 		return s.wrong.keep(v, err)

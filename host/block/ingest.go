@@ -19,6 +19,7 @@ type ingestion struct {
 	*sitting
 	kept   record.DuelLoad
 	before map[string][]byte // the counters at its begin
+	read   int               // readings of the counters at its begin
 	ended  time.Time         // of the last batch
 }
 
@@ -26,7 +27,7 @@ type ingestion struct {
 func (s *sitting) ingest(ctx context.Context, file *table) error {
 	s.loading = true
 	i := &ingestion{sitting: s, kept: record.DuelLoad{Sitting: s.index, CPUNS: map[string]int64{},
-		DrainedCPUNS: map[string]int64{}, RSSPeakBytes: map[string]int64{}}}
+		DrainedCPUNS: map[string]int64{}, RSSPeakBytes: map[string]int64{}, Counters: map[string]map[string]float64{}}}
 	endProfile := func(int64) {}
 	defer func() { endProfile(0) }()
 	return i.steps(
@@ -52,6 +53,7 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 			i.kept.DrainS = time.Since(i.ended).Seconds()
 			endProfile(i.kept.Samples)
 			return i.all(func(v *variant) error {
+				i.kept.Counters[v.Name] = i.work(v, i.before[v.Name], i.readings-i.read)
 				return v.stored(i.kept.Samples, i.before[v.Name], i.bodies[v.Name])
 			})
 		},
@@ -84,7 +86,7 @@ func (i *ingestion) job() (job exchange.Job, err error) {
 
 // exchange sends the batches, and checks that all lines were sent.
 func (i *ingestion) exchange(ctx context.Context, file *table, job exchange.Job) error {
-	i.before = maps.Clone(i.bodies)
+	i.before, i.read = maps.Clone(i.bodies), i.readings
 	phase := i.timed("exchange", "load")
 	result, err := i.send(ctx, job)
 	if err != nil {

@@ -22,6 +22,8 @@ type sitting struct {
 	loading      bool                 // it loads in turn
 	bodies       map[string][]byte    // of /metrics, as last read
 	countersRead time.Time            // when bodies were read
+	readings     int                  // of the counters, so far
+	asked        bool                 // since then
 	marks        map[string][]usage   // CPU at the edges of the last phase
 	turns        map[string]processes // of the variants that stand still while others are asked
 	wrong        faults
@@ -42,9 +44,12 @@ func (s *sitting) ask(ctx context.Context) error {
 	if first && s.index == 0 && s.when == "" && s.profiler == nil {
 		steps = append(steps, func() error { return findsData(ctx, s) })
 	}
+	if s.index == 0 && s.Calibration == nil && s.Plan.Duel.Work != "off" && s.when == "" {
+		steps = append(steps, func() error { return s.findReadingCost(ctx) })
+	}
 	var before map[string][]byte
 	steps = append(steps, func() error { before = maps.Clone(s.bodies); return nil })
-	for place, queryType := range s.types {
+	for place, queryType := range s.countedFirst() {
 		if s.Plan.Queries.Cache == "cold" && place > 0 {
 			steps = append(steps, func() error { return s.stop(ctx) }, func() error { return s.start(ctx) })
 		}
@@ -168,7 +173,7 @@ func (s *sitting) readCounters(ctx context.Context) error {
 		s.bodies[v.Name] = v.metrics(ctx)
 		return nil
 	})
-	s.countersRead = time.Now()
+	s.countersRead, s.asked, s.readings = time.Now(), false, s.readings+1
 	return err
 }
 
@@ -275,6 +280,7 @@ func closeAll(sides []exchange.Side) {
 func (s *sitting) send(ctx context.Context, job exchange.Job) (*exchange.Result, error) {
 	defer closeAll(job.Sides)
 	clear(s.marks)
+	s.asked = true
 	job.Read = indices(job.Sides, s.readOrder())
 	job.Progress = func(done int, elapsed time.Duration) {
 		total := job.Until.Count

@@ -156,6 +156,7 @@ type DuelRecord struct {
 	Types        []DuelType                    `json:"types"`     // for each sitting
 	Load         []DuelLoad                    `json:"load"`      // for each sitting
 	Counters     map[string]map[string]float64 `json:"counters"`  // by variant, of all query types; else they are in Types
+	Reading      map[string]map[string]float64 `json:"reading,omitempty"` // what reading the counters once costs
 	RSSBytes     map[string]int64              `json:"rss_bytes"` // after the duel
 	RSSByRole    ByRole                        `json:"rss_by_role"`
 	RSSPeakBytes map[string]int64              `json:"rss_peak_bytes"`
@@ -233,6 +234,8 @@ type DuelLoad struct {
 	DrainedCPUNS map[string]int64 `json:"drained_cpu_ns"`
 	RSSPeakBytes map[string]int64 `json:"rss_peak_bytes"`
 	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
+	// Growth of the target's counters until drained, by variant and our name.
+	Counters map[string]map[string]float64 `json:"counters"`
 }
 
 // UpgradeRecord is what variants did on copies of the baseline's data; maps are by variant.

@@ -121,6 +121,7 @@ type Duel struct {
 	LoadSittings    int     `json:"load_sittings"`
 	IdleS           float64 `json:"idle_s"`
 	Counters        string  `json:"counters"`
+	Work            string  `json:"work"`
 	MostDifferences int     `json:"most_differences"`
 }
 

@@ -130,6 +130,8 @@ type Calibration struct {
 	Counts     map[string]int   `json:"counts,omitempty"`      // exchanges
 	SoloCounts map[string]int   `json:"solo_counts,omitempty"` // queries of the closed loop
 	CPU        int              `json:"cpu,omitempty"`
+	// What reading the counters once costs, by variant and our name.
+	Reading map[string]map[string]float64 `json:"reading,omitempty"`
 	Columns    []string         `json:"columns,omitempty"`
 	Rows       []CalibrationRow `json:"rows,omitempty"`
 }

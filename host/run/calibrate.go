@@ -87,6 +87,9 @@ func countWarmup(plan *record.Plan, b *record.Block, sides int, c *record.Calibr
 		if duel == nil {
 			continue
 		}
+		if duel == b.Duel {
+			c.Reading = duel.Reading
+		}
 		for _, t := range duel.Types {
 			if t.Exchanges > 0 && t.Seconds > 0 {
 				c.Counts[t.QueryType] = exchanges(plan.Duel, sides, float64(t.Exchanges)/t.Seconds)

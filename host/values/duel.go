@@ -148,8 +148,15 @@ var counted = []struct {
 }{
 	{"duel_rows_read", "rows_read", 1}, {"duel_index_searches", "index_searches", 1},
 	{"duel_cache_requests", "cache_requests", 1}, {"duel_cache_misses", "cache_misses", 1},
-	{"duel_gc_cpu_us", "gc_cpu", 1e-6},
+	{"duel_gc_cpu_us", "gc_cpu", 1e-6}, {"duel_gc_runs", "gc_runs", 1e-3},
+	{"duel_objects", "objects", 1}, {"duel_object_bytes", "object_bytes", 1},
 }
+
+// loadCounted are the same for samples that were loaded in turn.
+var loadCounted = []struct {
+	metric, counter string
+	scale           float64
+}{{"duel_load_objects", "objects", 1e-3}, {"duel_load_object_bytes", "object_bytes", 1}}
 
 // duel adds the figures of a block's duel.
 func (b *block) duel(d *record.DuelRecord) error {
@@ -202,6 +209,7 @@ func (b *block) ofType(d *record.DuelRecord, subject string, own []record.DuelTy
 	}
 	add("duel_cpu_us", 1e3, func(t record.DuelType) map[string]float64 { return floats(t.CPUNS) })
 	add("duel_instructions", 1, func(t record.DuelType) map[string]float64 { return floats(t.Instructions) })
+	counting := slices.DeleteFunc(slices.Clone(own), func(t record.DuelType) bool { return len(t.Counters) == 0 })
 	together, turns := clock{}, 0
 	for _, t := range d.Types {
 		together.operations += int64(t.Exchanges)
@@ -216,7 +224,9 @@ func (b *block) ofType(d *record.DuelRecord, subject string, own []record.DuelTy
 			together.moved = only(d.Counters, c.counter)
 			b.perOperation(c.metric, subject, []clock{together}, c.scale)
 		} else {
-			add(c.metric, c.scale, func(t record.DuelType) map[string]float64 { return only(t.Counters, c.counter) })
+			b.perOperation(c.metric, subject, clocks(counting, func(t record.DuelType) clock {
+				return clock{t.Sitting, int64(t.Exchanges), only(t.Counters, c.counter)}
+			}), c.scale)
 		}
 	}
 	for _, name := range b.alive { // the same for all variants
@@ -258,6 +268,11 @@ func (b *block) loadedInTurn(load []record.DuelLoad) error {
 	}
 	add("duel_load_cpu_us", "", func(part record.DuelLoad) map[string]float64 { return floats(part.DrainedCPUNS) })
 	add("duel_load_acknowledged_cpu_us", "", func(part record.DuelLoad) map[string]float64 { return floats(part.CPUNS) })
+	for _, c := range loadCounted {
+		b.perOperation(c.metric, "", clocks(load, func(part record.DuelLoad) clock {
+			return clock{part.Sitting, part.Samples, only(part.Counters, c.counter)}
+		}), c.scale)
+	}
 	for _, role := range b.roles {
 		own := func(part record.DuelLoad) map[string]float64 { return only(part.CPUNSByRole, role) }
 		add("duel_load_role_cpu_us", role, own)

@@ -77,6 +77,11 @@ def standing(source: Source) -> list[str]:
         few = number_of(blocks, "valid block")
         lines.append(f"**This is a first look, not a result:** {few}; a result needs at least {FEWEST_BLOCKS}.")
     lines += deployments(source)
+    if source.plan.design.judged == "work":
+        lines.append(
+            "**Judged by counted work alone**: time and CPU are shown. It does not see locks, caches of the CPU, false "
+            "sharing, scheduling or sleep."
+        )
     if source.plan.aa:
         same = "deployment" if source.plan.deployed else "binary"
         lines.append(f"Both sides are **the same {same}** (A/A): every difference below is noise of this machine.")

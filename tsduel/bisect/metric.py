@@ -16,6 +16,8 @@ WORDS = {
         "load": "load_rate",
         "load-cpu": "load_cpu_seconds",
         "memory": "duel_rss_bytes",
+        "objects": "duel_objects",
+        "bytes": "duel_object_bytes",
     },
     "gobench": {"time": "sec/op", "memory": "B/op", "allocs": "allocs/op"},
 }

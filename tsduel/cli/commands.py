@@ -83,6 +83,10 @@ COMMANDS = {
         "tsduel.doctor.__main__", lambda m, *_: m.main("full"), RESULTS, _ASKED,
     ),
     "tsbs": _whole(_COMPARE, "compare two versions: all the stages below", "tsbs"),
+    "gate": _whole(
+        _COMPARE, "does CANDIDATE do more for an answer? Objects and bytes, counted: a minute and a half, any machine",
+        "gate",
+    ),
     "gobench": _whole(_COMPARE, "compare Go benchmarks of two revisions of a module, in the same way", "gobench"),
     "bisect": _whole(
         _COMPARE, "since when? GOOD= BAD= METRIC=cpu: the first bad (or better) version or commit, found by duels",

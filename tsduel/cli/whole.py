@@ -21,6 +21,12 @@ def tsbs() -> int:
     return compare(os.environ | {"KIND": "tsbs"})
 
 
+def gate() -> int:
+    """Compare what two versions do for an answer; what got worse is an error."""
+    asked = {"EXPERIMENT": "gate", "FAIL_ON": "regression"}
+    return compare({**asked, **{name: value for name, value in os.environ.items() if value}, "KIND": "tsbs"})
+
+
 def gobench() -> int:
     """Compare Go benchmarks."""
     return compare(os.environ | {"KIND": "gobench"})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Better = Literal["higher", "lower", "none"]
-Family = Literal["primary", "secondary", "shown"]
+Family = Literal["primary", "secondary", "work", "shown"]
 Further = Literal["", "mixed", "capacity", "upgrade"]
 """A part of the block; "": the phase says whether it is solo, duel or bench."""
 
@@ -49,6 +49,7 @@ class Metric:
     # A less precise metric of the same thing. If both are measured, they swap families.
     instead_of: str = ""
     further: Further = ""
+    work: bool = False  # what a server did for an operation, by its own counters (docs/work.md)
 
     def named(self, query_type: str) -> str:
         """Return the name in reports, with its query type or component, or with `all types`."""
@@ -74,7 +75,7 @@ UPGRADE_STATES = {
 _SLOWER, _FASTER = ("slower", "faster"), ("faster", "slower")
 
 # Default thresholds of docs/statistics.md in percent.
-_SERVICE, _RATE, _CPU, _RSS, _DISK, _P99, _OTHER = 2.0, 3.0, 3.0, 5.0, 5.0, 10.0, 5.0
+_SERVICE, _RATE, _CPU, _RSS, _DISK, _P99, _OTHER, _WORK = 2.0, 3.0, 3.0, 5.0, 5.0, 10.0, 5.0, 1.0
 
 
 def _rows(*phase: str, **common: Any) -> Callable[..., Metric]:
@@ -91,6 +92,7 @@ def _rows(*phase: str, **common: Any) -> Callable[..., Metric]:
 _at, _role, _upgrade = _rows(), _rows(per_role=True), _rows(further="upgrade")
 _load, _settle, _solo, _mixed = _rows("load"), _rows("settle"), _rows(""), _rows("mixed", further="mixed")
 _duel, _each, _query = _rows(EXCHANGE), _rows(EXCHANGE, per_type=True), _rows("query", per_type=True)
+_work = _rows(EXCHANGE, work=True)
 
 
 def _counted(name: str, unit: str, title: str, counter: str) -> Metric:
@@ -125,6 +127,14 @@ _ALL = (
     _counted("duel_cache_requests", "requests", "Cache requests a query", "cache_requests"),
     _counted("duel_cache_misses", "misses", "Cache misses a query", "cache_misses"),
     _counted("duel_gc_cpu_us", "us", "CPU of garbage collection a query", "gc_cpu"),
+    _work("duel_objects", "objects", _WORK, "work", "Objects of a query",
+          headline=True, per_type=True, geomean="work", counter="objects"),
+    _work("duel_object_bytes", "B", _WORK, "work", "Allocated bytes of a query",
+          headline=True, per_type=True, geomean="work", counter="object_bytes"),
+    _each("duel_gc_runs", "collections", _OTHER, "shown", "Garbage collections of 1000 queries", better="none",
+          counter="gc_runs"),
+    _work("duel_load_objects", "objects", _WORK, "work", "Objects of 1000 ingested samples"),
+    _work("duel_load_object_bytes", "B", _WORK, "work", "Allocated bytes of an ingested sample"),
     _duel("duel_load_typical_ms", "ms", _RATE, "secondary", "Ingestion time of a batch",
           instead_of="load_rate", headline=True, words=_SLOWER),
     _duel("duel_load_cpu_us", "us", _CPU, "secondary", "CPU of an ingested sample",

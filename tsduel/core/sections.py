@@ -196,7 +196,8 @@ class Duel(Part):
     exchange batches of data for `load_s` seconds (None: all data), into directories that are removed
     afterwards. `counters`: read the database's counters for each query type, or once a sitting (`duel`),
     since some databases repeat an answer for a second and each reading has to wait. None: `duel` where that
-    is enough; a plan never has None.
+    is enough; a plan never has None. `work`: the query types whose counters are read at their own edges in a block's
+    first sitting: none, a third in turn, or all (docs/work.md). None: a third where that gives each type six blocks.
     """
 
     enabled: bool = True
@@ -212,6 +213,7 @@ class Duel(Part):
     load_sittings: Annotated[int, Field(ge=1, le=16)] = 2
     idle_s: Annotated[float, Field(gt=0, le=600)] = 1.0
     counters: Literal["type", "duel"] | None = None
+    work: Annotated[Literal["off", "third", "all"] | None, OFF] = None
     most_differences: Annotated[int, Field(ge=1)] = 100
 
 
@@ -303,7 +305,8 @@ class Design(Part):
 
     `load: duel`: all data is loaded in turn, and the queries are over that data.
     `start_from: baseline`: the baseline loads, and every variant starts on a copy of its data.
-    `judged: duel`: the solo part only prepares the duel; its figures are shown without a verdict.
+    `judged: duel`: the solo part only prepares the duel; its figures are shown without a verdict. `work`: the same of
+    time and CPU, so that what the servers did for their answers is judged alone.
     """
 
     blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] = 8
@@ -314,7 +317,7 @@ class Design(Part):
     load: Literal["solo", "duel"] = "solo"
     reload: Literal["every", "once"] = "every"
     start_from: Literal["empty", "baseline"] = "empty"
-    judged: Literal["all", "duel"] = "all"
+    judged: Literal["all", "duel", "work"] = "all"
     thresholds: dict[str, Annotated[float, Field(gt=0, lt=100)]] = {}
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,16 @@ class Candidate:
         """Return the ratios, one a valid block."""
         known = self.ratios.get(key, {})
         return [known.get(block) for block in self.valid]
+
+    def having(self, key: _Key) -> "Candidate":
+        """Return what it is in the blocks that counted the work of a query type."""
+        has = [block in self.ratios.get(key, {}) for block in self.valid]
+        return replace(
+            self,
+            valid=[*compress(self.valid, has)],
+            hosts=[*compress(self.hosts, has)],
+            second={coin: [*compress(second, has)] for coin, second in self.second.items()},
+        )
 
 
 def main(run_dir: Path) -> None:
@@ -170,12 +181,16 @@ def _samples(run: Run, candidate: Candidate, metrics: Sequence[Metric]) -> Itera
         if metric.together and (metric.name, ALL) in candidate.figures:
             yield _sample(run, candidate, metric, ALL, metric.together)
         absent = [t for t in types if t not in measured and mean_of == measured]
-        if metric.geomean and measured and (geomean := _geomean(run, candidate, metric, mean_of, absent)):
+        # Blocks that count different types have no mean in common.
+        apart = metric.work and run.plan.duel is not None and run.plan.duel.work != "all"
+        if metric.geomean and measured and not apart and (geomean := _geomean(run, candidate, metric, mean_of, absent)):
             yield geomean
 
 
 def _sample(run: Run, candidate: Candidate, metric: Metric, query_type: str, family: Family) -> Sample:
     key = (metric.name, query_type)
+    if metric.work and query_type != GEOMEAN:
+        candidate = candidate.having(key)
     ratios = candidate.ratios_of(key)
     few = metric.least_n and any(ratios) and min(ratio.n for ratio in ratios if ratio) < metric.least_n
     # With design.reload: once each variant loads once, and one load is no sample.

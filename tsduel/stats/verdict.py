@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tsduel.core.metrics import Family
 from tsduel.stats.estimate import Floats, Interval, percent
 from tsduel.stats.findings import Findings, Sample, examine
 from tsduel.stats.hosts import DISAGREE
@@ -18,6 +19,7 @@ from tsduel.stats.power import AFTER, ALPHA, FEWEST_BLOCKS
 MOST_DROPPED = 0.2
 """A metric gets no verdict if a larger share of the valid blocks lacks a value."""
 
+FAMILIES: tuple[Family, ...] = ("primary", "secondary", "work")
 FAILED = "failed"
 REGRESSION = "regression"
 IMPROVEMENT = "improvement"
@@ -61,7 +63,7 @@ def judge(samples: Sequence[Sample], seed: int) -> list[Judged]:
     findings = [examine(sample) for sample in samples]
     adjusted: dict[int, float] = {}
     differ: dict[int, float] = {}
-    for family in ("primary", "secondary"):
+    for family in FAMILIES:
         tested = [i for i, s in enumerate(samples) if s.family == family and _untestable(s, findings[i]) is None]
         if tested:
             columns = _aligned([(samples[i], findings[i]) for i in tested])

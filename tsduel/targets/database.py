@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tsduel.core import defaults
-from tsduel.core.target import Target
+from tsduel.core.target import Counter, Target
 
 PROMQL_TYPES = (
     *("single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1"),
@@ -21,6 +21,12 @@ FIELDS = (
 )
 """The fields of cpu-only; a database may put a prefix before them."""
 
+GO_WORK = {
+    "objects": Counter(name="go_memstats_mallocs_total"),
+    "object_bytes": Counter(name="go_memstats_alloc_bytes_total"),
+    "gc_runs": Counter(name="go_gc_duration_seconds_count"),
+}
+"""What a Go program counts of its own work, by the names of Prometheus' clients (docs/work.md)."""
 
 MOST_REPLICAS = 9
 

@@ -1,7 +1,7 @@
 """Prometheus, loaded by remote write."""
 
 from tsduel.core.target import Counter, Target
-from tsduel.targets.database import PROMQL_TYPES, Database, Needs, Program
+from tsduel.targets.database import GO_WORK, PROMQL_TYPES, Database, Needs, Program
 
 DATABASE = Database(
     target=Target(
@@ -31,6 +31,7 @@ DATABASE = Database(
                 name="prometheus_tsdb_storage_blocks_bytes|prometheus_tsdb_head_chunks_storage_size_bytes"
                 "|prometheus_tsdb_wal_storage_size_bytes"
             ),
+            **GO_WORK,
             "requests": Counter(name="prometheus_http_requests_total", labels={"handler": "/api/v1/query(_range)?"}),
         },
         # After a load it compacts block after block at once. From then on it looks once a minute and finds nothing.

@@ -1,7 +1,7 @@
 """VictoriaMetrics, single-node: the server, optionally vmauth in front of it and vmagent before its ingestion."""
 
 from tsduel.core.target import Counter, Target
-from tsduel.targets.database import PROMQL_TYPES, Database, Needs, Program
+from tsduel.targets.database import GO_WORK, PROMQL_TYPES, Database, Needs, Program
 
 _OF_STORAGE = {"type": "storage/.*"}
 _OF_CACHES = {"type": "(storage|indexdb)/.*"}
@@ -65,6 +65,7 @@ DATABASE = Database(
             # A process that has just started can have these only from <data>/cache, which an earlier process wrote.
             "answers_kept": Counter(name="vm_cache_entries", labels={"type": "promql/rollupResult|storage/tsid"}),
             "gc_cpu": Counter(name="go_gc_cpu_seconds_total"),
+            **GO_WORK,
             "parts": Counter(name="vm_parts", labels=_OF_STORAGE),
             "inmemory_parts": Counter(name="vm_parts", labels={"type": ".*/inmemory"}),
             "pending": Counter(name="vm_pending_rows"),

@@ -25,11 +25,22 @@ def in_families(plan: Plan, metrics: Iterable[Metric]) -> list[Metric]:
         known = {metric.name: metric for metric in workload_of(plan).registered}
         pairs = [(metric, known[metric.instead_of]) for metric in known.values() if metric.instead_of]
         family = {a.name: b.family for a, b in pairs} | {b.name: a.family for a, b in pairs}
+    if plan.design.judged == "work":
+        return [_by_work(metric, plan) for metric in metrics]
     unjudged = "solo" if plan.design.judged == "duel" else ""
     return [
         replace(metric, family="shown" if metric.part == unjudged else family.get(metric.name, metric.family))
         for metric in metrics
     ]
+
+
+def _by_work(metric: Metric, plan: Plan) -> Metric:
+    """Return a metric as it is judged where work alone is: means over query types first."""
+    if not metric.work or not (metric.per_type or plan.exchanges_load):
+        return replace(
+            metric, family="shown", geomean=metric.geomean and "shown", together=metric.together and "shown"
+        )
+    return replace(metric, family="secondary" if metric.geomean else "primary", geomean=metric.geomean and "primary")
 
 
 def primary(plan: Plan) -> Iterator[tuple[Metric, str]]:

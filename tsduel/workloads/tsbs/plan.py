@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, TypeVar, cast
 
+from tsduel.core import defaults
 from tsduel.core import plan as planned
 from tsduel.core.metrics import METRICS, MIX, Metric
 from tsduel.core.sections import OWN_QUERIES, Rates, WorkloadAsked
@@ -85,6 +86,8 @@ class TsbsPlanned(Planned):
                 "windowed": tuple(_windowed(experiment, queried, used)) if experiment.upgrades else (),
             }
         counters = experiment.duel.counters or ("duel" if experiment.queries.cache == "as-loaded" else "type")
+        enough = experiment.design.blocks >= 3 * defaults.FEWEST_BLOCKS and not experiment.upgrades
+        work = experiment.duel.work or ("third" if enough else "off")
         in_each = experiment.loads_in_turn and not experiment.deployed
         all_data = {"load": True, "load_s": None} if in_each else {}
         return {
@@ -92,7 +95,7 @@ class TsbsPlanned(Planned):
             "targets": targets,
             "workload": workload,
             "queries": Queries(**experiment.queries.model_dump(exclude={"types", "shared_seed"}), **mine, alike=alike),
-            "duel": experiment.duel.model_copy(update={"counters": counters} | all_data),
+            "duel": experiment.duel.model_copy(update={"counters": counters, "work": work} | all_data),
             "settle": experiment.settle,
             "mixed": _mixed(experiment, used),
             "capacity": experiment.capacity and _typed(experiment.capacity, experiment),
@@ -162,7 +165,7 @@ class TsbsPlanned(Planned):
             ),
             "queries": queries and queries.model_dump(exclude={"types", "seed", "max_count", "left_out", *OWN_QUERIES}),
             "types": sorted(plan.query_types),
-            "duel": plan.duel and plan.duel.model_dump(exclude={"most_differences", "counters"}),
+            "duel": plan.duel and plan.duel.model_dump(exclude={"most_differences", "counters", "work"}),
             "settle": plan.settle and plan.settle.model_dump(exclude={"timeout_s"}),
             "mixed": plan.mixed and plan.mixed.model_dump(exclude={"data"}),
             "capacity": plan.capacity and plan.capacity.model_dump(),

@@ -1,0 +1,78 @@
+package block
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"tsduel/host/record"
+)
+
+// shares is into how many parts the query types are dealt: one part is counted in each block.
+const shares = 3
+
+// counts says that the work of a query type is counted in this sitting: its counters are read at its own edges. That
+// waits, since some databases repeat an answer for a second.
+func (s *sitting) counts(queryType string) bool {
+	if s.index > 0 || s.when != "" || s.profiler != nil || s.Calibration == nil {
+		return false
+	}
+	at := slices.IndexFunc(s.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == queryType })
+	return s.Plan.Duel.Work == "all" || s.Plan.Duel.Work == "third" && (at+s.Row.Block)%shares == 0
+}
+
+// countedFirst are the query types, those first whose work is counted: one reading then is the edge of two of them.
+func (s *sitting) countedFirst() []string {
+	types := slices.Clone(s.types)
+	slices.SortStableFunc(types, func(a, b string) int {
+		switch {
+		case s.counts(a) == s.counts(b):
+			return 0
+		case s.counts(a):
+			return -1
+		}
+		return 1
+	})
+	return types
+}
+
+// findReadingCost reads the counters in the warm-up block with nothing between: what a server does for its reader, and
+// by itself in that second, is taken off from what is counted.
+func (s *sitting) findReadingCost(ctx context.Context) error {
+	costs := map[string]map[string][]float64{}
+	for range shares {
+		before := maps.Clone(s.bodies)
+		if err := s.readCounters(ctx); err != nil {
+			return err
+		}
+		for _, v := range s.alive() {
+			if costs[v.Name] == nil {
+				costs[v.Name] = map[string][]float64{}
+			}
+			for name, grew := range grown(v.target, before[v.Name], s.bodies[v.Name]) {
+				costs[v.Name][name] = append(costs[v.Name][name], grew)
+			}
+		}
+	}
+	s.record.Reading = map[string]map[string]float64{}
+	for variant, counters := range costs {
+		s.record.Reading[variant] = map[string]float64{}
+		for name, all := range counters {
+			s.record.Reading[variant][name] = slices.Sorted(slices.Values(all))[len(all)/2]
+		}
+	}
+	return nil
+}
+
+// work is the growth of a variant's counters between two readings, without what so many readings cost.
+func (s *sitting) work(v *variant, before []byte, readings int) map[string]float64 {
+	all := grown(v.target, before, s.bodies[v.Name])
+	if s.Calibration != nil {
+		for name, cost := range s.Calibration.Reading[v.Name] {
+			if grew, has := all[name]; has {
+				all[name] = max(0, grew-float64(readings)*cost)
+			}
+		}
+	}
+	return all
+}

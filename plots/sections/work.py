@@ -1,0 +1,27 @@
+"""Counted work: what each side did for an answer, by its own counters."""
+
+from plots import markup
+from plots.pictures import Pictures
+from plots.sections import heading, tables
+from plots.source import Source
+
+NOTE = (
+    "Objects and bytes are what a server allocated, by its own counters at the edges of a phase, without what reading "
+    "them costs. They do not depend on how busy the machine is. They do not see locks, caches of the CPU, scheduling "
+    "or sleep, and what a server does in the background falls into a phase at random."
+)
+
+
+@heading("Counted work", 45, "tsbs")
+def section(source: Source, _: Pictures) -> str:
+    """Return a table of query types, and one of ingestion; nothing where no server counts its work."""
+    metrics = {name: metric for name, metric in source.metrics.items() if metric.work}
+    heads = {name: metric.title for name, metric in metrics.items() if metric.per_type}
+    loads = [name for name, metric in metrics.items() if not metric.per_type]
+    if not any(row["metric"] in metrics for side in source.comparisons for row in side.rows):
+        return ""
+    return markup.paragraphs(
+        *tables.of_types(source, heads),
+        tables.by_metric(source, loads) if any(side.rows_of(loads) for side in source.comparisons) else "",
+        NOTE,
+    )
