@@ -1,4 +1,4 @@
-"""Series of runs of quick.yml: each is made unless it exists, and its judged metrics are read."""
+"""Series of runs of quick.yml, or of gate.yml: each is made unless it exists, and its judged metrics are read."""
 
 import json
 import os
@@ -49,22 +49,28 @@ def series(kinds: Iterable[str], times: int, made: Callable[[str, int], Result])
     return results
 
 
-def judged(name: str, knobs: Mapping[str, str], history: Callable[[Path], None] | None = None) -> Rows:
+def judged(
+    name: str,
+    knobs: Mapping[str, str],
+    history: Callable[[Path], None] | None = None,
+    experiment: str = EXPERIMENT,
+    needs: Iterable[tuple[str, str]] = (TIME, CPU),
+) -> Rows:
     """Return the judged rows of a run with these knobs; ``history`` changes its builds before the first block."""
     run_dir = RESULTS / name
-    if not is_finished(run_dir, knobs):
-        words = [f"{knob}={value}" for knob, value in {"RUN": name, "EXPERIMENT": EXPERIMENT, **knobs}.items()]
+    if not is_finished(run_dir, knobs, experiment):
+        words = [f"{knob}={value}" for knob, value in {"RUN": name, "EXPERIMENT": experiment, **knobs}.items()]
         if history:
             make("plan", "provision", "build", *words)
             history(run_dir)
         # An A/A run that has not passed is a result as well.
         output = make("tsbs", *words, "VIEW=plain", may_fail=True)
-        if not is_finished(run_dir, knobs):
+        if not is_finished(run_dir, knobs, experiment):
             raise UserError(f"{name} did not come to its end:\n{output[-2000:]}")
     rows = {metric: row for metric, row in _rows(run_dir).items() if row["family"] in GATED}
-    if any(rows.get(metric, {}).get("change_pct") is None for metric in (TIME, CPU)):
+    if any(rows.get(metric, {}).get("change_pct") is None for metric in needs):
         raise UserError(
-            f"{run_dir} says nothing of time and CPU: see its report.md; move it away, and it is made again"
+            f"{run_dir} says nothing of what it is for: see its report.md; move it away, and it is made again"
         )
     sys.stderr.write(f"{name}: {', '.join(map(_sentence, primary(rows)))}\n")
     return rows
@@ -74,15 +80,15 @@ def _rows(run_dir: Path) -> Rows:
     return {(r["metric"], r["query_type"]): r for r in read_json(run_dir / "stats/comparison.json")["rows"]}
 
 
-def is_finished(run_dir: Path, knobs: Mapping[str, str]) -> bool:
+def is_finished(run_dir: Path, knobs: Mapping[str, str], experiment: str = EXPERIMENT) -> bool:
     """Return whether a run has finished; raise where its experiment or its knobs are not those of the series."""
     if not (run_dir / Plan.FILE).exists():
         return False
     question = Plan.load(run_dir).asked
-    written = json.loads(json.dumps(read_file(PROJECT / EXPERIMENT), default=str))
-    if (question.experiment, question.written, question.knobs) != (EXPERIMENT, written, knobs):
+    written = json.loads(json.dumps(read_file(PROJECT / experiment), default=str))
+    if (question.experiment, question.written, question.knobs) != (experiment, written, knobs):
         raise UserError(
-            f"{run_dir} asked something else: another experiment than {EXPERIMENT} as it stands, or other knobs; "
+            f"{run_dir} asked something else: another experiment than {experiment} as it stands, or other knobs; "
             "move it away, or the whole series, and this one is made"
         )
     return (run_dir / "stats/comparison.json").exists()

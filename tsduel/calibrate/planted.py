@@ -1,7 +1,8 @@
 """A git repository of VictoriaMetrics in which each branch has one known difference, to test the instrument with.
 
 `base` is the released version. `slow-2`, `slow-3` and `slow-5` make the handler of range queries slower by so many
-percent; `burn-5` and `burn-2` burn so many percent of a core all the time. The sources come from the Go module proxy.
+percent; `burn-5` and `burn-2` burn so many percent of a core all the time. `object` allocates one object more a query,
+`bytes` 2 % more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a query. The sources come from the Go module proxy.
 Commits are the same wherever and whenever they are made, so their builds are cached.
 """
 
@@ -82,8 +83,21 @@ def _burn(percent: int) -> Plant:
     return Plant(f"burn-{percent}", "app/victoria-metrics/planted.go", added=burner)
 
 
+def _before(name: str, statement: str) -> Plant:
+    """Return a plant whose handler does something before each query."""
+    call = f"func() error {{ {statement}; return prometheus.QueryRangeHandler(qt, startTime, w, r) }}()"
+    return Plant(name, "app/vmselect/main.go", _HANDLER, f"err := {call}; err != nil {{", "\nvar planted []byte\n")
+
+
 _SLOW = _slow(5)
-PLANTS = (_slow(2), _slow(3), _SLOW, _burn(5), _burn(2))
+_WORK = (
+    _before("object", "planted = make([]byte, 16)"),
+    _before(
+        "bytes", 'if strings.Contains(r.FormValue("query"), "__name__, hostname") { planted = make([]byte, 3072) }'
+    ),
+    _before("sleep", "time.Sleep(time.Millisecond)"),
+)
+PLANTS = (_slow(2), _slow(3), _SLOW, _burn(5), _burn(2), *_WORK)
 
 
 def repository(cache: Path) -> Path:

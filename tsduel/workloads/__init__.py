@@ -37,9 +37,7 @@ def in_families(plan: Plan, metrics: Iterable[Metric]) -> list[Metric]:
 def _by_work(metric: Metric, plan: Plan) -> Metric:
     """Return a metric as it is judged where work alone is: means over query types first."""
     if not metric.work or not (metric.per_type or plan.exchanges_load):
-        return replace(
-            metric, family="shown", geomean=metric.geomean and "shown", together=metric.together and "shown"
-        )
+        return replace(metric, family="shown", geomean=metric.geomean and "shown", together=metric.together and "shown")
     return replace(metric, family="secondary" if metric.geomean else "primary", geomean=metric.geomean and "primary")
 
 

@@ -87,7 +87,7 @@ class TsbsPlanned(Planned):
             }
         counters = experiment.duel.counters or ("duel" if experiment.queries.cache == "as-loaded" else "type")
         enough = experiment.design.blocks >= 3 * defaults.FEWEST_BLOCKS and not experiment.upgrades
-        work = experiment.duel.work or ("third" if enough else "off")
+        counting = experiment.duel.work or ("third" if enough else "off")
         in_each = experiment.loads_in_turn and not experiment.deployed
         all_data = {"load": True, "load_s": None} if in_each else {}
         return {
@@ -95,7 +95,7 @@ class TsbsPlanned(Planned):
             "targets": targets,
             "workload": workload,
             "queries": Queries(**experiment.queries.model_dump(exclude={"types", "shared_seed"}), **mine, alike=alike),
-            "duel": experiment.duel.model_copy(update={"counters": counters, "work": work} | all_data),
+            "duel": experiment.duel.model_copy(update={"counters": counters, "work": counting} | all_data),
             "settle": experiment.settle,
             "mixed": _mixed(experiment, used),
             "capacity": experiment.capacity and _typed(experiment.capacity, experiment),
