@@ -18,6 +18,7 @@ from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run, open_run
 from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.tidy.read import read_metrics, read_table
+from tsduel.workloads import in_families
 from tsduel.workloads.reading import reader
 
 Standing = Literal["smoke", "aa", "screen", "result"]
@@ -137,7 +138,7 @@ def open_source(run_dir: Path) -> Source:
     document, labels = read_json(path), _labels(run)
     metrics = {
         metric.name: replace(metric, known_as=_known_as(metric, run.plan))
-        for metric in read_metrics(run, read_table(run_dir, "measurements"))
+        for metric in in_families(run.plan, read_metrics(run, read_table(run_dir, "measurements")))
     }
     comparisons = [
         Comparison(

@@ -62,7 +62,7 @@ def by_type(comparison: Comparison, heads: Heads, query_types: Sequence[str], ti
     """Return a table with a row a query type; a cell has both values, change and mark. Many rows are folded."""
     rows = []
     for query_type in (*query_types, ALL):
-        of = [GEOMEAN if query_type == ALL and comparison.metrics[metric].geomean else query_type for metric in heads]
+        of = [GEOMEAN if query_type == ALL and comparison.row(metric, GEOMEAN) else query_type for metric in heads]
         cells = list(map(comparison.cell_of, heads, of))
         if any(cell != numbers.MISSING for cell in cells):
             rows.append([_named(comparison, next(iter(heads)), query_type), *cells])

@@ -20,8 +20,11 @@ def section(source: Source, _: Pictures) -> str:
     loads = [name for name, metric in metrics.items() if not metric.per_type]
     if not any(row["metric"] in metrics for side in source.comparisons for row in side.rows):
         return ""
-    return markup.paragraphs(
+    parts = (
         *tables.of_types(source, heads),
         tables.by_metric(source, loads) if any(side.rows_of(loads) for side in source.comparisons) else "",
         NOTE,
     )
+    if source.plan.design.judged == "work":
+        return markup.paragraphs(*parts)
+    return markup.folded("What each side allocated for an answer, and for a sample", *parts)

@@ -2,8 +2,8 @@
 
 `base` is the released version. `slow-2`, `slow-3` and `slow-5` make the handler of range queries slower by so many
 percent; `burn-5` and `burn-2` burn so many percent of a core all the time. `object` allocates one object more a query,
-`bytes` 2 % more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a query. The sources come from the Go module proxy.
-Commits are the same wherever and whenever they are made, so their builds are cached.
+`bytes` 2 % more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a query. The sources come from the
+Go module proxy. Commits are the same wherever and whenever they are made, so their builds are cached.
 """
 
 import hashlib

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from tsduel.core.metrics import ALL, GEOMEAN, Metric
 from tsduel.core.plan import Plan
@@ -38,7 +39,9 @@ def _by_work(metric: Metric, plan: Plan) -> Metric:
     """Return a metric as it is judged where work alone is: means over query types first."""
     if not metric.work or not (metric.per_type or plan.exchanges_load):
         return replace(metric, family="shown", geomean=metric.geomean and "shown", together=metric.together and "shown")
-    return replace(metric, family="secondary" if metric.geomean else "primary", geomean=metric.geomean and "primary")
+    # The mean over query types says more than their sum, in which the largest answers are most.
+    sums: dict[str, Any] = {"geomean": "primary", "together": "shown"} if metric.geomean else {}
+    return replace(metric, headline=True, family="secondary" if metric.geomean else "primary", **sums)
 
 
 def primary(plan: Plan) -> Iterator[tuple[Metric, str]]:
