@@ -147,6 +147,8 @@ def test_what_is_followed():
     assert turned == ["duel_load_typical_ms", "duel_load_cpu_us", "load_rate"]
     agent = followed("tsbs", {"METRIC": "duel_load_role_cpu_us", "ROLE": "vmagent"})
     assert (agent.query_type, agent.name) == ("vmagent", "CPU of an ingested sample, vmagent")
+    work = followed("tsbs", {"METRIC": "objects"})
+    assert (work.metric, work.query_type, work.threshold_pct) == ("duel_objects", "all", 1.0)
     assert followed("gobench", {"METRIC": "allocs", "TYPE": "Work/alloc"}).metric == "allocs/op"
     for knobs, sentence in (
         ({"METRIC": "speed"}, "METRIC: 'speed' is nothing that gets better or worse; give cpu, time"),

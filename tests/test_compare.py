@@ -376,6 +376,28 @@ def test_what_prepares_a_duel_can_be_left_unjudged(tmp_path):
     assert found["duel_typical_ms", "geomean"]["verdict"] == "regression"
 
 
+def test_work_can_be_judged_alone(tmp_path):
+    """design.judged: work shows time and CPU; one object more of 300 is a regression where that much matters."""
+    run = write(tmp_path, factors={"candidate": {"objects": 1 + 1 / 300, "service": 1.05}})
+    assert rows(run)["duel_objects", "all"]["verdict"] == "negligible"
+    design(run, judged="work", thresholds={"duel_objects": 0.2})
+    found = rows(run)
+    assert found["duel_typical_ms", "geomean"]["verdict"] == "shown"
+    assert found["duel_objects", "cpu-max-all-1"]["verdict"] == "regression"
+    assert {row["verdict"] for key, row in found.items() if "object" not in key[0]} == {"shown"}
+
+
+def test_a_type_whose_work_few_blocks_count_has_those_blocks(tmp_path):
+    """Each block counts a third of the types: the others are no missing values, and types have no mean in common."""
+    run = write(tmp_path, blocks=9, factors={"candidate": {"objects": 1.02}})
+    for block in (1, 2, 4):
+        drop(run, f"^{block},.*duel_objects", "pairs")
+        drop(run, f"^{block},.*duel_objects", "measurements")
+    row = rows(run)["duel_objects", "cpu-max-all-1"]
+    assert (row["blocks"], row["verdict"]) == ("6", "regression")
+    assert ("duel_objects", "geomean") not in rows(run)
+
+
 def test_without_a_duel_the_solo_part_is_judged(tmp_path):
     """As where the memory does not hold two."""
     found = rows(write(tmp_path, duel=False, solo_s=2.0))

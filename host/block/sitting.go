@@ -48,7 +48,14 @@ func (s *sitting) ask(ctx context.Context) error {
 		steps = append(steps, func() error { return s.findReadingCost(ctx) })
 	}
 	var before map[string][]byte
-	steps = append(steps, func() error { before = maps.Clone(s.bodies); return nil })
+	objects := map[string]map[string]int64{}
+	steps = append(steps, func() error {
+		before = maps.Clone(s.bodies)
+		for _, v := range s.alive() {
+			objects[v.Name] = maps.Clone(v.objects)
+		}
+		return nil
+	})
 	for place, queryType := range s.countedFirst() {
 		if s.Plan.Queries.Cache == "cold" && place > 0 {
 			steps = append(steps, func() error { return s.stop(ctx) }, func() error { return s.start(ctx) })
@@ -57,7 +64,7 @@ func (s *sitting) ask(ctx context.Context) error {
 	}
 	steps = append(steps, func() error { return s.all(s.wrong.of) })
 	if s.countsTogether() {
-		steps = append(steps, func() error { return s.countTogether(ctx, before) })
+		steps = append(steps, func() error { return s.countTogether(ctx, before, objects) })
 	}
 	if s.index == s.record.Sittings-1 {
 		steps = append(steps, func() error { return s.idle(ctx, "after") }, s.keepRSS)
@@ -215,7 +222,8 @@ func (s *sitting) idle(ctx context.Context, when string) error {
 func (s *sitting) countsTogether() bool { return s.Plan.Duel.Counters == "duel" }
 
 // countTogether keeps the growth of the counters over all query types.
-func (s *sitting) countTogether(ctx context.Context, before map[string][]byte) error {
+func (s *sitting) countTogether(ctx context.Context, before map[string][]byte,
+	objects map[string]map[string]int64) error {
 	if err := s.readCounters(ctx); err != nil {
 		return err
 	}
@@ -225,6 +233,11 @@ func (s *sitting) countTogether(ctx context.Context, before map[string][]byte) e
 			sum[name] += earlier
 		}
 		s.record.Counters[v.Name] = sum
+		byRole := map[string]int64{}
+		for role, now := range v.objects {
+			byRole[role] = now - objects[v.Name][role] + s.record.ObjectsByRole[v.Name][role]
+		}
+		s.byRole(&s.record.ObjectsByRole, v.Name, byRole)
 		return v.rowsRead("", before[v.Name], s.bodies[v.Name])
 	})
 }

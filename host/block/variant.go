@@ -33,12 +33,13 @@ type variant struct {
 	snapshots    *scrape.Snapshots
 	failed       bool
 	lacking      []string               // optional counters that it does not have
+	objects      map[string]int64       // that each component has allocated, as last read
 	instructions *exchange.Instructions // nil unless they are counted, in a duel
 }
 
 func newVariant(f *frame, v record.Variant) *variant {
 	return &variant{Variant: v, frame: f, target: f.Plan.Targets[v.Target], dir: filepath.Join(f.Dir, v.Name),
-		data: f.dataDir("loaded", v.Name), checks: checks{of: v.Name, in: f.block}}
+		data: f.dataDir("loaded", v.Name), checks: checks{of: v.Name, in: f.block}, objects: map[string]int64{}}
 }
 
 func (v *variant) begin(part, phase, queryType string) *span {
@@ -294,6 +295,9 @@ func (v *variant) metrics(ctx context.Context) (all []byte) {
 		if err != nil {
 			v.silent = s
 			return nil
+		}
+		if sum, found, err := scrape.Sum(body, v.target.Counters["objects"]); err == nil && found {
+			v.objects[s.role] = int64(sum)
 		}
 		all = append(append(all, body...), '\n')
 	}

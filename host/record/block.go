@@ -147,19 +147,20 @@ type Canary struct {
 
 // DuelRecord is a duel; maps are by variant.
 type DuelRecord struct {
-	Sittings     int                           `json:"sittings"`
-	HeldBy       string                        `json:"held_by"` // how variants stand still while others are asked
-	Unheld       string                        `json:"unheld"`  // why they do not
-	Start        map[string]DuelStart          `json:"start"`
-	Places       []DuelPlace                   `json:"places"`
-	Idle         []DuelIdle                    `json:"idle"`
-	Types        []DuelType                    `json:"types"`     // for each sitting
-	Load         []DuelLoad                    `json:"load"`      // for each sitting
-	Counters     map[string]map[string]float64 `json:"counters"`  // by variant, of all query types; else they are in Types
-	Reading      map[string]map[string]float64 `json:"reading,omitempty"` // what reading the counters once costs
-	RSSBytes     map[string]int64              `json:"rss_bytes"` // after the duel
-	RSSByRole    ByRole                        `json:"rss_by_role"`
-	RSSPeakBytes map[string]int64              `json:"rss_peak_bytes"`
+	Sittings      int                           `json:"sittings"`
+	HeldBy        string                        `json:"held_by"` // how variants stand still while others are asked
+	Unheld        string                        `json:"unheld"`  // why they do not
+	Start         map[string]DuelStart          `json:"start"`
+	Places        []DuelPlace                   `json:"places"`
+	Idle          []DuelIdle                    `json:"idle"`
+	Types         []DuelType                    `json:"types"`    // for each sitting
+	Load          []DuelLoad                    `json:"load"`     // for each sitting
+	Counters      map[string]map[string]float64 `json:"counters"` // by variant, of all query types; else they are in Types
+	ObjectsByRole ByRole                        `json:"objects_by_role"`
+	Reading       map[string]map[string]float64 `json:"reading,omitempty"` // what reading the counters once costs
+	RSSBytes      map[string]int64              `json:"rss_bytes"`         // after the duel
+	RSSByRole     ByRole                        `json:"rss_by_role"`
+	RSSPeakBytes  map[string]int64              `json:"rss_peak_bytes"`
 }
 
 // DuelStart is the state in which a side began; unequal states void the block.

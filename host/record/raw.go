@@ -127,13 +127,13 @@ func (w *Workload) QueriesFor(target Target, queryType string) (QueryFile, error
 // Calibration is raw/HOST/calibration.json, written once after the warm-up: the operations of a block, by
 // query type; Rows, Columns and CPU are of Go benchmarks.
 type Calibration struct {
-	Counts     map[string]int   `json:"counts,omitempty"`      // exchanges
-	SoloCounts map[string]int   `json:"solo_counts,omitempty"` // queries of the closed loop
-	CPU        int              `json:"cpu,omitempty"`
+	Counts     map[string]int `json:"counts,omitempty"`      // exchanges
+	SoloCounts map[string]int `json:"solo_counts,omitempty"` // queries of the closed loop
+	CPU        int            `json:"cpu,omitempty"`
 	// What reading the counters once costs, by variant and our name.
 	Reading map[string]map[string]float64 `json:"reading,omitempty"`
-	Columns    []string         `json:"columns,omitempty"`
-	Rows       []CalibrationRow `json:"rows,omitempty"`
+	Columns []string                      `json:"columns,omitempty"`
+	Rows    []CalibrationRow              `json:"rows,omitempty"`
 }
 
 // CalibrationRow is a compared benchmark: its name in each variant, and its operations.

@@ -178,6 +178,13 @@ func (b *block) duel(d *record.DuelRecord) error {
 			return clock{t.Sitting, int64(t.Exchanges), only(t.CPUNSByRole, role)}
 		})
 		b.perOperation("duel_role_cpu_us", role, cpu, 1e3)
+		if len(d.Counters) > 0 {
+			objects := clock{moved: only(d.ObjectsByRole, role)}
+			for _, t := range d.Types {
+				objects.operations += int64(t.Exchanges)
+			}
+			b.perOperation("duel_role_objects", role, []clock{objects}, 1)
+		}
 		b.perOperation("duel_role_rss_bytes", role, []clock{{0, 1, only(d.RSSByRole, role)}}, 1)
 	}
 	idle, seconds := clock{}, 0.0

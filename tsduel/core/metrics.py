@@ -142,6 +142,7 @@ _ALL = (
     _duel("duel_load_acknowledged_cpu_us", "us", _CPU, "shown", "CPU of an ingested sample, until acknowledged"),
     _role("duel_load_role_cpu_us", "exchange", "us", _CPU, "secondary", "CPU of an ingested sample", headline=True),
     _role("duel_role_cpu_us", "exchange", "us", _SERVICE, "secondary", "CPU of a query", headline=True),
+    _work("duel_role_objects", "objects", _WORK, "work", "Objects of a query", per_role=True),
     _role("duel_role_rss_bytes", "exchange", "B", _RSS, "shown", "Memory after the exchanges"),
     _role("load_role_cpu_us", "settle", "us", _CPU, "secondary", "CPU of a loaded sample", headline=True),
     _role("load_role_rss_peak_bytes", "settle", "B", _RSS, "shown", "Peak memory until drained"),

@@ -37,7 +37,7 @@ def in_families(plan: Plan, metrics: Iterable[Metric]) -> list[Metric]:
 
 def _by_work(metric: Metric, plan: Plan) -> Metric:
     """Return a metric as it is judged where work alone is: means over query types first."""
-    if not metric.work or not (metric.per_type or plan.exchanges_load):
+    if not metric.work or not (metric.per_type or metric.per_role or plan.exchanges_load):
         return replace(metric, family="shown", geomean=metric.geomean and "shown", together=metric.together and "shown")
     # The mean over query types says more than their sum, in which the largest answers are most.
     sums: dict[str, Any] = {"geomean": "primary", "together": "shown"} if metric.geomean else {}

@@ -1,0 +1,62 @@
+package block
+
+import (
+	"slices"
+	"testing"
+
+	"tsduel/host/record"
+)
+
+// counting is a sitting of a block whose plan counts a third of five query types.
+func counting(block int, which string) *sitting {
+	plan := &record.Plan{Variants: []record.Variant{{Name: "b"}}}
+	plan.Duel.Work = which
+	for _, name := range []string{"p", "q", "r", "s", "t"} {
+		plan.Queries.Types = append(plan.Queries.Types, record.QueryType{Name: name})
+	}
+	f := &frame{Spec: record.Spec{Plan: plan, Row: record.BlockRow{Block: block}, Calibration: &record.Calibration{
+		Reading: map[string]map[string]float64{"b": {"objects": 10}}}}}
+	s := (&duel{frame: f, types: []string{"t", "s", "r", "q", "p"}}).sitting(0)
+	return s
+}
+
+// Three blocks count every type once; those that are counted come first, else in the order that was drawn.
+func TestEachBlockCountsAnotherThirdOfTheTypes(t *testing.T) {
+	var counted []string
+	for block := range 3 {
+		s := counting(block+1, "third")
+		for i, name := range s.countedFirst() {
+			if s.counts(name) {
+				if counted = append(counted, name); i > 1 {
+					t.Errorf("%s is counted in place %d", name, i)
+				}
+			}
+		}
+	}
+	slices.Sort(counted)
+	if !slices.Equal(counted, []string{"p", "q", "r", "s", "t"}) {
+		t.Error(counted)
+	}
+	if s := counting(1, "off"); s.counts("p") || !slices.Equal(s.countedFirst(), s.types) {
+		t.Error("counted, and off")
+	}
+	later := counting(1, "all")
+	if later.index = 1; later.counts("p") {
+		t.Error("counted in the second sitting")
+	}
+}
+
+// Two readings at 10 objects each are not the work of a query; what is below them is none.
+func TestWhatReadingCostsIsTakenOff(t *testing.T) {
+	s := counting(1, "all")
+	v := &variant{Variant: record.Variant{Name: "b"}}
+	v.target.Counters = map[string]record.Counter{"objects": {Name: "n"}, "other": {Name: "m"}}
+	s.bodies["b"] = []byte("n 130\nm 5\n")
+	work := s.work(v, []byte("n 100\nm 0\n"), 2)
+	if work["objects"] != 10 || work["other"] != 5 {
+		t.Error(work)
+	}
+	if less := s.work(v, []byte("n 115\nm 0\n"), 2); less["objects"] != 0 {
+		t.Error(less)
+	}
+}
