@@ -100,11 +100,15 @@ func (f *frame) run(ctx context.Context) error {
 	upgrades := f.Plan.Design.StartFrom == "baseline"
 	// A run that loads in turn also loads alone in its warm-up block, if the plan has data for that.
 	loadsAlone := !f.loads() || f.Row.Kind == "warmup" && f.Plan.Workload.Alone != nil
-	err = f.all(func(v *variant) error {
+	order := f.Row.Order
+	if f.Plan.Design.LoadedBy == "baseline" { // the others read what it has loaded
+		order = slices.Insert(without(order, f.Plan.Variants[0].Name), 0, f.Plan.Variants[0].Name)
+	}
+	err = f.inOrder(order, func(v *variant) error {
 		if f.decided() || !loadsAlone || f.Plan.Deployed() || upgrades && v.Name != f.Plan.Variants[0].Name {
 			return nil
 		}
-		return (&alone{variant: v}).run(ctx, loaded)
+		return (&alone{variant: v}).run(ctx, loaded || v.Name != f.loader(v.Name))
 	})
 	if err != nil {
 		return err
@@ -261,6 +265,18 @@ func (f *frame) prepare() (loaded bool, err error) {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(v.dir, "query"), 0o777))
 	}
 	return loaded, errors.Join(err, machine.Prepare(fresh))
+}
+
+// loader is the variant whose load another one reads: itself, or the baseline.
+func (f *frame) loader(name string) string {
+	if f.Plan.Design.LoadedBy == "baseline" {
+		return f.Plan.Variants[0].Name
+	}
+	return name
+}
+
+func without(names []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(other string) bool { return other == name })
 }
 
 func (f *frame) markLoaded(loaded bool) error {

@@ -242,6 +242,7 @@ type Design struct {
 	MaxFailedBlocks int    `json:"max_failed_blocks"`
 	Load            string `json:"load"`
 	Reload          string `json:"reload"`
+	LoadedBy        string `json:"loaded_by"`
 	StartFrom       string `json:"start_from"`
 }
 

@@ -304,6 +304,7 @@ class Design(Part):
     """Number and order of the blocks, fixed in the plan. At most a quarter more are spare blocks, the default.
 
     `load: duel`: all data is loaded in turn, and the queries are over that data.
+    `loaded_by: baseline`: with `reload: once`, the baseline's load is for all, each reads a copy.
     `start_from: baseline`: the baseline loads, and every variant starts on a copy of its data.
     `judged: duel`: the solo part only prepares the duel; its figures are shown without a verdict. `work`: the same of
     time and CPU, so that what the servers did for their answers is judged alone.
@@ -316,6 +317,7 @@ class Design(Part):
     max_failed_blocks: Annotated[int, Field(ge=0)] = 2
     load: Literal["solo", "duel"] = "solo"
     reload: Literal["every", "once"] = "every"
+    loaded_by: Literal["each", "baseline"] = "each"
     start_from: Literal["empty", "baseline"] = "empty"
     judged: Literal["all", "duel", "work"] = "all"
     thresholds: dict[str, Annotated[float, Field(gt=0, lt=100)]] = {}

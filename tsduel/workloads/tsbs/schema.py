@@ -230,6 +230,8 @@ class TsbsExperiment(experiment.Experiment):
         later = self.duel.enabled or self.mixed or self.capacity
         if self.design.reload == "once" and (self.queries.solo or not later):
             yield "design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo"
+        if self.design.loaded_by == "baseline" and (self.design.reload != "once" or len(self._databases) > 1):
+            yield "design.loaded_by: baseline needs design.reload: once, and versions of one database"
         for database in self._databases if self.duel.load or self.loads_in_turn else ():
             if not database.target.write_path:
                 key = "design.load: duel" if self.loads_in_turn else "duel.load"
