@@ -108,7 +108,7 @@ func (f *frame) run(ctx context.Context) error {
 		if f.decided() || !loadsAlone || f.Plan.Deployed() || upgrades && v.Name != f.Plan.Variants[0].Name {
 			return nil
 		}
-		return (&alone{variant: v}).run(ctx, loaded || v.Name != f.loader(v.Name))
+		return (&alone{variant: v}).run(ctx, loaded || v.Name != f.loadedBy(v.Name))
 	})
 	if err != nil {
 		return err
@@ -267,8 +267,8 @@ func (f *frame) prepare() (loaded bool, err error) {
 	return loaded, errors.Join(err, machine.Prepare(fresh))
 }
 
-// loader is the variant whose load another one reads: itself, or the baseline.
-func (f *frame) loader(name string) string {
+// loadedBy is the variant whose load another one reads: itself, or the baseline.
+func (f *frame) loadedBy(name string) string {
 	if f.Plan.Design.LoadedBy == "baseline" {
 		return f.Plan.Variants[0].Name
 	}

@@ -56,7 +56,7 @@ func (a *alone) workOnCopy(ctx context.Context) error {
 	if a.Plan.Design.Reload != "once" || a.Plan.Design.StartFrom == "baseline" {
 		return nil // an upgrade makes its own copies
 	}
-	paths := machine.Copying{From: a.dataDir("loaded", a.loader(a.Name)), To: a.dataDir("copies", a.Name)}
+	paths := machine.Copying{From: a.dataDir("loaded", a.loadedBy(a.Name)), To: a.dataDir("copies", a.Name)}
 	a.data = paths.To
 	_, err := machine.Copy(ctx, paths)
 	return err
