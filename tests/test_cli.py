@@ -14,7 +14,7 @@ from gitrepo import Repository
 
 from tsduel.bisect import steps
 from tsduel.cli import app, home, inside, whole
-from tsduel.cli.commands import COMMANDS, by_topic
+from tsduel.cli.commands import COMMANDS, by_topic, refuse_unread
 from tsduel.cli.knobs import KNOBS
 from tsduel.core import results, runlock
 from tsduel.core.errors import UserError
@@ -164,6 +164,17 @@ def test_a_typo_is_a_sentence_with_the_right_word(tsduel, tmp_path, typed):
     assert said.startswith("tsduel: ")
     assert TYPOS[typed] in said.partition("; ")[2] or said.endswith(f"'{TYPOS[typed]}'?") or "not one of" in said
     assert not list((tmp_path / "home").glob("**/plan"))
+
+
+def test_a_knob_that_a_command_does_not_read_is_refused():
+    """With some of those that do; what is of make itself is taken everywhere."""
+    for name, knob, readers in (
+        ("plan", "QUERIES", "queries-check"), ("list", "RUN", "doctor, tsbs, "), ("comment", "CANDIDATE", "doctor, "),
+        ("tidy", "FAIL_ON", "doctor, tsbs, "), ("tsbs", "METRIC", "bisect, history, "),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=f"^{knob}: `{name}` does not read it; these read it: {readers}"):
+            refuse_unread(name, ["PYTHON", knob])
+    refuse_unread("report", ["RUN", "FAIL_ON", "TSDUEL_CACHE"])
 
 
 def test_a_directory_that_is_missing_is_said_to_be(tsduel, tmp_path):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from gitrepo import Repository
 
 from tsduel.core import gobuild
 from tsduel.core.errors import UserError
@@ -80,7 +81,7 @@ def test_a_whole_number_is_the_word_of_a_variable():
     ("key", "allowed"),
     [
         ("blocks", "capacity, design, duel, gcp, host, k8s, kind, matrix, mixed, name, noise, parameters"),
-        ("design.block", "blocks, judged, load, max_failed_blocks, reload, seed, spare_blocks"),
+        ("design.block", "blocks, judged, load, loaded_by, max_failed_blocks, reload, seed, spare_blocks"),
         ("variants.baseline.flag", "components, env, files, flags, go, package, path, ref, replicas, repo, role"),
     ],
 )
@@ -400,3 +401,25 @@ def test_a_setting_that_reaches_no_build_is_refused(env, sentence):
     assert (why[: len(sentence)], bool(why)) == (sentence, bool(sentence))
     # A ready binary has no build.
     assert bool(gobuild.why_not(env, "binary")) == ("GOGC" not in env)
+
+
+def test_a_checkout_alone_is_compared_with_where_it_left_the_main_branch(tmp_path):
+    """CANDIDATE=path:DIR without a BASELINE. Without a change since then there is nothing to compare."""
+    repository = Repository(tmp_path / "own")
+    fork = repository.commit()
+    alone = {"CANDIDATE": f"path:{repository.path}"}
+    with pytest.raises(UserError, match=r"has no changes against main: .* BASELINE=git:.*own@HEAD~1 or BASELINE=v1"):
+        knobs.with_base(alone)
+    repository.git("checkout", "-q", "-b", "mine")
+    repository.commit("other")
+    assert knobs.with_base(alone) == {**alone, "BASELINE": f"git:{repository.path}@{fork}"}
+    assert knobs.with_base(alone | {"BASELINE": "v1"})["BASELINE"] == "v1"
+    plain = {"CANDIDATE": f"path:{tmp_path}"}
+    assert knobs.with_base(plain) == plain
+
+
+def test_a_question_is_about_the_versions_of_its_experiment():
+    """A knob that names another version takes the question away."""
+    data = {"name": "x", "question": "Is v2 slower?", "variants": with_sides()}
+    assert knobs.apply(data, {"BLOCKS": "6"})["question"] == "Is v2 slower?"
+    assert "question" not in knobs.apply(data, {"CANDIDATE": "v3"})

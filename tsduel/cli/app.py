@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 
 import tsduel
 from tsduel.cli import home
-from tsduel.cli.commands import COMMANDS, PARTS, RUN, WORDS, by_topic
+from tsduel.cli.commands import COMMANDS, PARTS, RUN, WORDS, by_topic, refuse_unread
 from tsduel.cli.knobs import KNOBS, refuse_unknown
 from tsduel.core import codes, results
 from tsduel.core.errors import UserError
@@ -111,8 +111,9 @@ def _command(name: str) -> click.Command:
     def call(words: tuple[str, ...]) -> int:
         from tsduel.cli import stage
 
-        typed = [word for word in words if "=" not in word]
-        os.environ.update(home.words_to_knobs(word for word in words if "=" in word))
+        typed, set_here = [word for word in words if "=" not in word], [word for word in words if "=" in word]
+        os.environ.update(knobs := home.words_to_knobs(set_here))
+        refuse_unread(name, [*(click.get_current_context().obj or ()), *knobs])
         if name in WORDS and typed:
             os.environ[WORDS[name]], typed = " ".join(typed), []
         if name in ASKING:
@@ -193,10 +194,10 @@ tsduel tsbs CANDIDATE=v1.134.0      anywhere: an experiment with its knobs, each
 def main() -> int:
     """Run a command of `python -m tsduel`: results/ and the knobs are those of `make`."""
     try:
-        refuse_unknown(os.environ.get("TSDUEL_GIVEN", "").split())
+        refuse_unknown(given := os.environ.get("TSDUEL_GIVEN", "").split())
         home.keep_out_of_home(os.environ)
         app = _with_version(Tsduel("tsduel", help=ABOUT, epilog=CODES, context_settings=SETTINGS))
-        code: Any = app.main(prog_name="tsduel", standalone_mode=False)
+        code: Any = app.main(prog_name="tsduel", standalone_mode=False, obj=given)
     except UserError as error:
         _say(str(error))
         return getattr(error, "code", codes.USER)

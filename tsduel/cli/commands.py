@@ -7,13 +7,14 @@ make, the nearest one.
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tsduel.cli.knobs import KNOBS
 from tsduel.core import results
+from tsduel.core.errors import UserError
 from tsduel.core.wording import did_you_mean
 
 Call = Callable[[Any, Path], int | None]
@@ -66,7 +67,7 @@ def _reap(*_: object) -> Any:
 
 
 _CONTROL, _ENDING, _ENV = "tsduel.rounds.control", "tsduel.rounds.ending", os.environ
-_ASKED = ("question", "tsbs", "place", "rented", "run", "view", "cache")
+_ASKED = ("question", "code", "tsbs", "place", "rented", "run", "view", "cache")
 _COMPARE, _STAGES, WHILE = "Compare", "Stages (each reads what the one before wrote)", "While the blocks run"
 _RENTED, _SHARE, _LOGS, _HOUSE = "Rented machines and pods", "Share", "Your own logs", "Housekeeping"
 
@@ -141,7 +142,7 @@ COMMANDS = {
     ),
     "report": Command(
         _STAGES, "stats -> report.md, report.html and plots/, and the verdict table on the terminal",
-        "plots.report", _report, logged=True, alone=True, of_study=True,
+        "plots.report", _report, groups=("run", "code"), logged=True, alone=True, of_study=True,
     ),
     "follow": Command(
         WHILE, "watch a run from another terminal, wherever it runs; Ctrl-C leaves it alone",
@@ -201,7 +202,7 @@ COMMANDS = {
     "list": Command(
         _HOUSE, "every run in results/, newest first: what it compares, how far it is, what came of it",
         "plots.listing", lambda m, results: print((m.as_json if _ENV.get("TSDUEL_JSON") else m.text)(_ENV, results)),
-        RESULTS,
+        RESULTS, (),
     ),
     "clean-cache": _whole(
         _HOUSE, "say what the cache holds, part by part, and remove it; DRY=1 only says", "clean_cache", "remove"
@@ -226,6 +227,20 @@ PARTS = {
     ),
 }  # fmt: skip
 """Parts of whole commands, which nobody types."""
+
+
+EVERYWHERE = {"PYTHON", "TSDUEL_CACHE", "VIEW"}
+"""Knobs of make itself and of this machine, which every command may be given."""
+MOST_READERS = 5
+
+
+def refuse_unread(name: str, given: Iterable[str]) -> None:
+    """Raise for the first knob that a command does not read, with those commands that do."""
+    unread = [knob for knob in given if knob not in {*(COMMANDS | PARTS)[name].knobs, *EVERYWHERE}]
+    if unread:
+        readers = [other for other, command in COMMANDS.items() if unread[0] in command.knobs]
+        more = f"; these read it: {', '.join(readers[:MOST_READERS])}" if readers else ""
+        raise UserError(f"{unread[0]}: `{name}` does not read it{more}")
 
 
 def by_topic() -> Iterator[tuple[str, list[tuple[str, str]]]]:

@@ -27,8 +27,6 @@ _OWN = {
     "prometheus": "workload.batch_size=80 workload.solo_scale=null design.load=solo settle.mode=natural settle.polls=2",
     "influxdb": "",
 }
-_BRANCHES = ("HEAD", "master", "main")
-_MAIN = (*(f"{remote}/{name}" for remote in ("upstream", "origin") for name in _BRANCHES), *_BRANCHES[1:])
 _VERSION = re.compile(r"v\d+\.\d+\.\d+\S*")
 _PAUSE_S = 2.0
 
@@ -55,7 +53,11 @@ def main(revisions: Sequence[str], against: str, *, full: bool, watch: bool) -> 
 def refuse_command(words: Sequence[str]) -> None:
     """Raise for a mistyped command, which is no revision."""
     known = [*COMMANDS, "watch", "here", "completion"]
-    if words and (near := nearest(words[0], known)) and not _git(Path.cwd(), "rev-parse", "--verify", "-q", words[0]):
+    if (
+        words
+        and (near := nearest(words[0], known))
+        and not repository.answer(Path.cwd(), "rev-parse", "--verify", "-q", words[0])
+    ):
         raise UserError(f"{words[0]!r} is neither a command nor a revision of this checkout; did you mean {near}?")
 
 
@@ -91,38 +93,29 @@ def sides(top: Path, revisions: Sequence[str], against: str) -> dict[str, str]:
     named = [*([against] if against else []), *revisions]
     if len(named) == 2:  # noqa: PLR2004 - both sides
         return {"BASELINE": _revision(top, named[0]), "CANDIDATE": _revision(top, named[1])}
-    base = _revision(top, named[0]) if named else f"git:{top}@{_merge_base(top)}"
+    base = (
+        _revision(top, named[0])
+        if named
+        else f"git:{top}@{repository.merge_base(top, 'tsduel HEAD~1 or tsduel v1.132.0')}"
+    )
     return {"BASELINE": base, "CANDIDATE": f"path:{top}"}
 
 
 def _revision(top: Path, name: str) -> str:
-    if not name.startswith("-") and (found := _git(top, "rev-parse", "--verify", "-q", f"{name}^{{commit}}")):
+    if not name.startswith("-") and (
+        found := repository.answer(top, "rev-parse", "--verify", "-q", f"{name}^{{commit}}")
+    ):
         # HEAD~3 is another commit tomorrow, and a label of a report.
         return f"git:{top}@{found if re.search('[~^@]|HEAD', name) else name}"
-    refs = _git(top, "for-each-ref", "--format=%(refname:short)", "refs/tags", "refs/heads", "refs/remotes").split()
+    refs = repository.answer(
+        top, "for-each-ref", "--format=%(refname:short)", "refs/tags", "refs/heads", "refs/remotes"
+    ).split()
     near = f"; did you mean v{name}?" if _VERSION.fullmatch(f"v{name}") else did_you_mean(name, refs)
     if not near and _VERSION.fullmatch(name):
         # A clone need not have the tags; the Go module proxy has.
         return f"module:{name}"
     more = near or repository.shallow(str(top)) or "; git fetch --tags may bring it"
     raise UserError(f"{name!r} is no revision of {top}{more}")
-
-
-def _merge_base(top: Path) -> str:
-    main_branch = next((name for name in _MAIN if _git(top, "rev-parse", "--verify", "-q", name)), "")
-    if not main_branch:
-        name = "name a revision, tsduel HEAD~1 or tsduel v1.132.0"
-        raise UserError(f"{top} has no main branch to compare with: {name}{repository.shallow(str(top))}")
-    base = _git(top, "merge-base", "HEAD", main_branch)
-    if not base:
-        none = f"{top}: HEAD and {main_branch} have no commit in common"
-        raise UserError(f"{none}{repository.shallow(str(top)) or ': name a revision, tsduel HEAD~1'}")
-    if base == _git(top, "rev-parse", "HEAD") and not _git(top, "status", "--porcelain"):
-        raise UserError(
-            f"{top} has no changes against {main_branch}: name a revision to compare it with, tsduel HEAD~1"
-            f"{repository.shallow(str(top))}"
-        )
-    return base
 
 
 def _watch(top: Path, given: Mapping[str, str]) -> int:
@@ -139,12 +132,12 @@ def _watch(top: Path, given: Mapping[str, str]) -> int:
 
 def _tree(top: Path) -> str:
     """Return what changes when a file of the tree changes: the commit, and what is not in it."""
-    names = _git(top, "ls-files", "-z", "--modified", "--others", "--exclude-standard").split("\0")
+    names = repository.answer(top, "ls-files", "-z", "--modified", "--others", "--exclude-standard").split("\0")
     times = []
     for name in filter(None, names):
         with suppress(OSError):
             times.append(f"{name} {(top / name).stat().st_mtime_ns}")
-    return "\n".join([_git(top, "rev-parse", "HEAD"), *times])
+    return "\n".join([repository.answer(top, "rev-parse", "HEAD"), *times])
 
 
 def _settled(top: Path, tree: str) -> str:
@@ -167,8 +160,3 @@ def _one_run(given: Mapping[str, str]) -> str:
     text = str(importlib.import_module("plots.comment").main(run_dir))
     answer = next((line for line in text.splitlines() if line.startswith("**")), "no answer").replace("**", "")
     return f"{answer} ({run_dir / 'report.html'})"
-
-
-def _git(directory: Path, *words: str) -> str:
-    done = repository.git("-C", directory, *words)
-    return done.stdout.strip() if done.returncode == 0 else ""

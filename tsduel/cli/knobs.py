@@ -28,7 +28,7 @@ KNOBS: Mapping[str, Knob] = {
     "ROLE": Knob(_Q, "of an experiment with components: whose revision is given, ROLE=vmagent"),
     "BLOCKS": Knob(_Q, "how many blocks are measured, each with all variants"),
     "AA": Knob(_Q, "1: the baseline against itself, to see what this machine can tell apart"),
-    "FAIL_ON": Knob(_Q, "regression: end with an error if a metric got worse"),
+    "FAIL_ON": Knob("code", "regression: end with an error if a metric got worse"),
     "MODULE": Knob(_Q, "of Go benchmarks: the module's path, github.com/VictoriaMetrics/VictoriaMetrics"),
     "PACKAGE": Knob(_Q, "their package inside it, ./lib/storage"),
     "BENCH": Knob(_Q, "their pattern, as -bench takes it: '^BenchmarkSearch$/^Data$'"),

@@ -14,6 +14,8 @@ from tsduel.core.project import PROJECT
 TIMEOUT_S = 1800.0
 NOT_INSTALLED = 127
 IS_NONE = "not a git repository"
+_BRANCHES = ("HEAD", "master", "main")
+_MAIN = (*(f"{remote}/{name}" for remote in ("upstream", "origin") for name in _BRANCHES), *_BRANCHES[1:])
 
 
 def run(command: Sequence[str | Path], *, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -50,6 +52,32 @@ def shallow(location: str) -> str:
     if not location.startswith("/") or git("-C", location, "rev-parse", "--is-shallow-repository").stdout != "true\n":
         return ""
     return f"; the clone is shallow, and older commits are missing: git -C {location} fetch --unshallow"
+
+
+def answer(directory: Path, *words: str) -> str:
+    """Return what git says of a directory, "" where it refuses."""
+    done = git("-C", directory, *words)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def merge_base(top: Path, example: str) -> str:
+    """Return the commit at which a checkout left the main branch.
+
+    A UserError, with an example of how to name another baseline, if there is none or nothing was changed since.
+    """
+    main_branch = next((name for name in _MAIN if answer(top, "rev-parse", "--verify", "-q", name)), "")
+    if not main_branch:
+        raise UserError(f"{top} has no main branch to compare with: name a revision, {example}{shallow(str(top))}")
+    base = answer(top, "merge-base", "HEAD", main_branch)
+    if not base:
+        none = f"{top}: HEAD and {main_branch} have no commit in common"
+        raise UserError(f"{none}{shallow(str(top)) or f': name a revision, {example}'}")
+    if base == answer(top, "rev-parse", "HEAD") and not answer(top, "status", "--porcelain"):
+        raise UserError(
+            f"{top} has no changes against {main_branch}: name a revision to compare it with, {example}"
+            f"{shallow(str(top))}"
+        )
+    return base
 
 
 def files_of(path: str | Path, *copy: Path) -> dict[str, Any]:

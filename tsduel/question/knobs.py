@@ -7,9 +7,10 @@ import copy
 import json
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from tsduel.core import hidden, yamls
+from tsduel.core import hidden, repository, yamls
 from tsduel.core.errors import UserError
 from tsduel.places import place as places
 from tsduel.workloads.experiment import REVISION, Experiment
@@ -41,6 +42,17 @@ def given(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: _hidden_set(value) if name == "SET" else hidden.knob(value) for name, value in found.items()}
 
 
+def with_base(knobs: Mapping[str, str]) -> dict[str, str]:
+    """Return the knobs with a BASELINE beside a lone CANDIDATE=path:CHECKOUT: where it left the main branch."""
+    kind, _, path = knobs.get("CANDIDATE", "").partition(":")
+    alone = kind == "path" and not {"BASELINE", "VERSIONS", "AA"} & set(knobs)
+    top = Path(path).expanduser()
+    if not alone or not repository.answer(top, "rev-parse", "--show-toplevel"):
+        return dict(knobs)
+    base = repository.merge_base(top, f"BASELINE=git:{path}@HEAD~1 or BASELINE=v1.132.0")
+    return {**knobs, "BASELINE": f"git:{path}@{base}"}
+
+
 def _hidden_set(text: str) -> str:
     words = []
     for word in _words(text, "SET"):
@@ -54,11 +66,7 @@ def _hidden_set(text: str) -> str:
 def apply(data: dict[str, Any], knobs: Mapping[str, str]) -> dict[str, Any]:
     """Return a copy of an experiment's mapping with the fields that the knobs set; SET comes last."""
     result = copy.deepcopy(data)
-    for knob, variant in SIDES.items():
-        if knob in knobs:
-            _set_side(result, variant, knobs[knob], knob, role(data, knobs))
-    if "VERSIONS" in knobs:
-        _set_versions(result, knobs)
+    _set_revisions(result, knobs)
     for knob, fields in FIELDS.items():
         if knob in knobs:
             # A pattern is text, even if YAML would read something else.
@@ -74,6 +82,18 @@ def apply(data: dict[str, Any], knobs: Mapping[str, str]) -> dict[str, Any]:
     if knobs.get("AA", "0") not in {"0", "1"}:
         raise UserError(f"AA: {knobs['AA']!r} is neither 1 nor 0")
     return result
+
+
+def _set_revisions(data: dict[str, Any], knobs: Mapping[str, str]) -> None:
+    """Set the sides that knobs name; the experiment's question is about the versions that it names itself."""
+    component = role(data, knobs) if {*SIDES} & set(knobs) else None
+    for knob, variant in SIDES.items():
+        if knob in knobs:
+            _set_side(data, variant, knobs[knob], knob, component)
+    if "VERSIONS" in knobs:
+        _set_versions(data, knobs)
+    if {*SIDES, "VERSIONS"} & set(knobs):
+        data.pop("question", None)
 
 
 def _words(text: str, knob: str) -> list[str]:

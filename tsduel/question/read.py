@@ -43,7 +43,7 @@ class Question:
 
 def read(environment: Mapping[str, str]) -> Question:
     """Read the experiment of EXPERIMENT, KIND (the target of `make`) and the knobs."""
-    given = knobs.given(environment)
+    given = knobs.with_base(knobs.given(environment))
     path, wanted = environment.get("EXPERIMENT", ""), environment.get("KIND", "")
     path = path and str(find(path))
     unwritten = WORKLOADS[wanted].unwritten if wanted in WORKLOADS else None
