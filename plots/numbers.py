@@ -10,6 +10,7 @@ from typing import Any
 
 DIGITS, DECIMALS = 4, 1
 """Digits of values without an interval, decimals of percents."""
+LEAST_P = 0.0001
 MISSING = "–"  # noqa: RUF001 - an en dash
 TIMES = "×"  # noqa: RUF001 - before a ratio
 _STEPS: Mapping[str, tuple[tuple[str, float], ...]] = {
@@ -68,10 +69,12 @@ def signed(value: float) -> str:
 
 
 def probability(p: float | None) -> str:
-    """Print a p-value: 0.04, 0.002, 2e-04; "1" and not "1.000"."""
+    """Print a p-value: 0.04, 0.002, 0.0002, <0.0001; "1" and not "1.000"."""
     if p is None:
         return MISSING
-    return f"{p:.0e}" if p < 0.001 else f"{float(f'{p:.2g}'):g}"  # noqa: PLR2004 - more zeros are not read
+    if p < LEAST_P:
+        return f"<{LEAST_P:g}"
+    return f"{p:.4f}" if p < 0.001 else f"{float(f'{p:.2g}'):g}"  # noqa: PLR2004 - more digits are not read
 
 
 def row_digits(row: Mapping[str, Any]) -> int:

@@ -168,7 +168,7 @@ def _moved(comparison: Comparison, of: Row, verdicts: Sequence[str] = ("regressi
         if moved:
             most = max(moved, key=lambda row: math.inf if row["change_pct"] is None else abs(row["change_pct"]))
             much = from_to(most) if most["change_pct"] is None else numbers.effect(most)
-            parts.append(f"{len(moved)} of {len(rows)} {word}, most {markup.text(most['query_type'])} ({much})")
+            parts.append(f"{len(moved)} of {len(rows)} {word}, largest {markup.text(most['query_type'])} ({much})")
     return "; ".join(parts)
 
 

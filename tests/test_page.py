@@ -195,11 +195,12 @@ def test_the_example_is_made_from_its_tables(tmp_path, capsys):
 
 
 def test_the_examples_of_ci_are_yaml_of_the_comment_that_there_is():
-    """Both examples parse, run the quick experiment, and look for the marker that a comment begins with."""
+    """They parse, run the quick experiment or the gate, and look for the marker that a comment begins with."""
     said = (EXAMPLE.parents[1] / "docs/ci.md").read_text()
-    github, gitlab = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", said, re.DOTALL))
+    github, hosted, gitlab = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", said, re.DOTALL))
     steps = github["jobs"]["tsduel"]["steps"]
     for script in ("\n".join(step.get("run", "") for step in steps), "\n".join(gitlab["tsduel"]["script"])):
         for part in ("experiments/quick.yml", "make comment", "head -n 1", "-m tsduel report"):
             assert part in script
+    assert "make gate" in hosted["steps"][-1]["run"]
     assert f"`{comment.MARKER.format('quick')}`" in said
