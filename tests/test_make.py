@@ -79,11 +79,18 @@ STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "
 
 
 def test_make_alone_prints_help():
-    """It prints a sentence for each stage and knob, and does nothing else."""
-    done = make()
-    assert done.returncode == 0, done.stderr
-    for word in ("make tsbs", "make plan", "make report", "make test", "make test-all", "make bench", *KNOBS):
-        assert f"  {word} " in done.stdout
+    """One screen of what to type first, and by topic a sentence for each command, knob and experiment."""
+    first = make()
+    assert first.returncode == 0, first.stderr
+    assert len(first.stdout.splitlines()) <= 40
+    topics = {
+        "commands": ("make tsbs", "make plan", "make report", "make test", "make test-all", "make bench"),
+        "knobs": KNOBS, "experiments": ("local", "quick", "gate"), "bisect": ("GOOD", "BAD", "METRIC"),
+    }  # fmt: skip
+    for topic, words in topics.items():
+        said = make("help", f"TOPIC={topic}").stdout
+        assert [word for word in words if f"  {word} " not in said] == []
+    assert "did you mean bisect?" in refused(make("help", "TOPIC=bisec"))
 
 
 @pytest.mark.parametrize("words", [("tsbs", "EXPERIMENT=smoke"), ("gobench", "BENCH=^B$/^x$")])
@@ -106,7 +113,10 @@ def test_a_variable_that_is_no_knob_is_refused():
 def test_a_target_that_is_none_is_refused():
     """The sentence has the nearest target, or says how to see all."""
     assert refused(make("tsbss")) == "tsduel: 'tsbss' is no target; did you mean tsbs?\n"
-    assert refused(make("xyzzy", "CANDIDATE=v1")) == "tsduel: 'xyzzy' is no target; `make` alone lists them\n"
+    assert (
+        refused(make("xyzzy", "CANDIDATE=v1"))
+        == "tsduel: 'xyzzy' is no target; `make help TOPIC=commands` lists them\n"
+    )
     for typed in ("a;touch pwned", "`touch pwned`", "'; touch pwned; '"):
         assert "is no target" in refused(make(typed))
 

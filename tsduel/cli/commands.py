@@ -1,6 +1,6 @@
 """Every command: its topic, its sentence, the module that does it, and the knobs that it takes. No library is needed.
 
-`python -m tsduel.cli.commands` prints what `make` alone says, also on a fresh clone; with a word that is no target of
+`python -m tsduel.cli.commands` prints what `make help` says, also on a fresh clone; with a word that is no target of
 make, the nearest one.
 """
 
@@ -16,6 +16,7 @@ from tsduel.cli.knobs import KNOBS
 from tsduel.core import results
 from tsduel.core.errors import UserError
 from tsduel.core.wording import did_you_mean
+from tsduel.question import experiments
 
 Call = Callable[[Any, Path], int | None]
 RUN, RESULTS = "of one run", "of all runs"
@@ -249,17 +250,59 @@ def by_topic() -> Iterator[tuple[str, list[tuple[str, str]]]]:
         yield topic, [(name, command.help) for name, command in COMMANDS.items() if command.topic == topic]
 
 
-if __name__ == "__main__":
-    for typed in sys.argv[1:]:
-        near = did_you_mean(typed, [*COMMANDS, "test", "test-all", "bench", "help"])
-        sys.exit(f"tsduel: {typed!r} is no target{near or '; `make` alone lists them'}")
-    for heading, listed in by_topic():
-        sys.stdout.write(f"\n{heading}\n" + "".join(f"  make {name:14} {text}\n" for name, text in listed))
-    sys.stdout.write("""
+FIRST = {
+    "make doctor": "is all here that a run needs?",
+    "make tsbs": "VictoriaMetrics v1.132.0 against v1.133.0, the first answer",
+    "make tsbs CANDIDATE=path:../VictoriaMetrics": "your checkout against where it left the main branch",
+    "make tsbs EXPERIMENT=quick CANDIDATE=path:../VictoriaMetrics": "the same between two edits",
+    "make gate CANDIDATE=path:../VictoriaMetrics": "does it allocate more for an answer? On any machine",
+    "make gobench PACKAGE=./lib/storage BENCH=. CANDIDATE=path:../VictoriaMetrics": "Go benchmarks, in the same way",
+    "make bisect GOOD=v1.131.0 BAD=v1.133.0 METRIC=cpu": "since when?",
+    "make comment": "the newest run, as a block for a pull request",
+    "make list": "every run, and what came of it",
+    "make stop": "end after the block that is running; finished blocks are kept",
+}
+"""The commands that people type first, each with what it does."""
+PROJECT = """
 Project
   make test           checkers, all tests on fakes, one real run; FAST=1: what takes under a minute
   make test-all       what make test leaves out: all other real runs
   make bench          our own speed, side by side with the pipeline of VictoriaMetrics' Makefile
-  make help           this text
-\nKnobs (make tsbs CANDIDATE=v1.134.0 BLOCKS=10)\n""")
-    sys.stdout.write("".join(f"  {name:12} {knob.help}\n" for name, knob in KNOBS.items()))
+"""
+
+
+def about(topic: str) -> str:
+    """Return what `make help` says: the first commands; of a command its knobs; all commands, knobs or experiments."""
+    if topic == "commands":
+        each = (f"\n{heading}\n" + "".join(map(_line, listed)) for heading, listed in by_topic())
+        return "".join(each) + PROJECT
+    if topic == "knobs":
+        return "".join(f"  {name:12} {knob.help}\n" for name, knob in KNOBS.items())
+    if topic in COMMANDS:
+        knobs = "".join(f"  {name:12} {KNOBS[name].help}\n" for name in COMMANDS[topic].knobs)
+        return f"make {topic}: {COMMANDS[topic].help}\n{knobs}"
+    if topic == "experiments":
+        return "".join(f"  {name:32} {said}\n" for name, said in experiments.listed())
+    if topic:
+        near = did_you_mean(topic, ["commands", "knobs", "experiments", *COMMANDS])
+        raise UserError(f"TOPIC: {topic!r} is none; allowed: commands, knobs, experiments, or a command{near}")
+    first = "".join(f"  {typed}\n      {said}\n" for typed, said in FIRST.items())
+    return (
+        f"{first}\n  make help TOPIC=commands, knobs, experiments, or a command: TOPIC=bisect\n"
+        "  make test, make test-all: for who changes tsduel\n"
+    )
+
+
+def _line(command: tuple[str, str]) -> str:
+    name, text = command
+    return f"  make {name:14} {text}\n"
+
+
+if __name__ == "__main__":
+    for word in sys.argv[1:]:
+        near = did_you_mean(word, [*COMMANDS, "test", "test-all", "bench", "help"])
+        sys.exit(f"tsduel: {word!r} is no target{near or '; `make help TOPIC=commands` lists them'}")
+    try:
+        sys.stdout.write(about(os.environ.get("TOPIC", "").strip()))
+    except UserError as error:
+        sys.exit(f"tsduel: {error}")

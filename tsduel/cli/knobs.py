@@ -80,6 +80,7 @@ KNOBS: Mapping[str, Knob] = {
     "CACHE_LIMIT": Knob(_Q, "GB that the cache may take; the longest unused goes first (default: 20; null: no limit)"),
     "DRY": Knob("remove", "1: clean-cache and uninstall only say what they would remove"),
     "FAST": Knob("project", "for make test, 1: in under a minute, what starts no server and makes no report"),
+    "TOPIC": Knob("project", "for make help: commands, knobs, experiments, or a command"),
     "PYTHON": Knob("project", "for make, which python3 .venv is made of"),
 }
 
@@ -88,7 +89,7 @@ def refuse_unknown(names: Iterable[str]) -> None:
     """Raise for the first name that is no knob, with the nearest one."""
     for name in names:
         if name not in KNOBS:
-            hint = did_you_mean(name, KNOBS) or "; `make` alone lists them"
+            hint = did_you_mean(name, KNOBS) or "; `make help TOPIC=knobs` lists them"
             raise UserError(f"{name} is no knob{hint}")
 
 

@@ -1,5 +1,9 @@
 """The files of experiments by their names. No library is needed, so that a mistyped name is refused at once."""
 
+import re
+import textwrap
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from tsduel.core.errors import UserError
@@ -23,6 +27,14 @@ def unreadable(path: Path, why: object) -> UserError:
     names = [str(ours.relative_to(HOME).with_suffix("")) for ours in HOME.rglob("*.yml")]
     typed = str(path).removeprefix("experiments/").removesuffix(".yml")
     return UserError(f"EXPERIMENT: {path}: {why}{did_you_mean(typed, names) or f'; those of ours are in {HOME}'}")
+
+
+def listed() -> Iterator[tuple[str, str]]:
+    """Yield the name of each experiment of ours, and the sentence that its file begins with."""
+    for path in sorted(HOME.glob("*.yml")):
+        lines = takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines())
+        said = " ".join(line.strip("# ") for line in lines)
+        yield path.stem, textwrap.shorten(re.split(r"(?<=[.?]) (?=[A-Z])", said)[0], 90, placeholder=" ...")
 
 
 def refuse_missing(text: str) -> None:
