@@ -14,9 +14,11 @@ from reports import edit_plan
 
 from tsduel.core import tables
 from tsduel.core.errors import UserError
+from tsduel.core.rundir import open_run
 from tsduel.stats import compare
 from tsduel.stats.estimate import hodges_lehmann, log_ratios
 from tsduel.stats.verdict import VERDICTS
+from tsduel.workloads import primary
 
 TYPES = synthetic.TWO_TYPES
 SPEC = synthetic.Spec(blocks=6, query_types=TYPES, load_s=6, exchanges=60)
@@ -385,6 +387,7 @@ def test_work_can_be_judged_alone(tmp_path):
     assert found["duel_typical_ms", "geomean"]["verdict"] == "shown"
     assert found["duel_objects", "cpu-max-all-1"]["verdict"] == "regression"
     assert {row["verdict"] for key, row in found.items() if "object" not in key[0]} == {"shown"}
+    assert {metric.name for metric, _ in primary(open_run(run).plan)} == {"duel_objects", "duel_object_bytes"}
 
 
 def test_a_type_whose_work_few_blocks_count_has_those_blocks(tmp_path):

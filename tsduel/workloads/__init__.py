@@ -41,7 +41,8 @@ def _by_work(metric: Metric, plan: Plan) -> Metric:
         return replace(metric, family="shown", geomean=metric.geomean and "shown", together=metric.together and "shown")
     # The mean over query types says more than their sum, in which the largest answers are most.
     sums: dict[str, Any] = {"geomean": "primary", "together": "shown"} if metric.geomean else {}
-    return replace(metric, headline=True, family="secondary" if metric.geomean else "primary", **sums)
+    of_all = not (metric.per_type or metric.per_role)
+    return replace(metric, headline=True, family="primary" if of_all else "secondary", **sums)
 
 
 def primary(plan: Plan) -> Iterator[tuple[Metric, str]]:
