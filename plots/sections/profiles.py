@@ -34,10 +34,11 @@ _HELD = "inuse_space"
 """A state and no sum over the work: it is not divided by operations, and it has no flame graph."""
 _EXPLAINS = {
     ("queries", "cpu"): (("duel_cpu_us", ALL), ("duel_typical_ms", GEOMEAN)),
-    ("queries", "alloc_space"): (("duel_gc_cpu_us", ALL),),
+    ("queries", "alloc_space"): (("duel_object_bytes", ALL), ("duel_gc_cpu_us", ALL)),
     ("queries", _HELD): (("duel_rss_bytes", ""),),
     ("queries", "delay"): (("duel_typical_ms", GEOMEAN),),
     ("ingestion", "cpu"): (("duel_load_cpu_us", ""), ("duel_load_typical_ms", "")),
+    ("ingestion", "alloc_space"): (("duel_load_object_bytes", ""),),
     ("ingestion", "delay"): (("duel_load_typical_ms", ""),),
     ("load", "cpu"): (("load_cpu_seconds", ""), ("load_rate", "")),
     ("load", "alloc_space"): (("gc_cpu_seconds", ""),),
