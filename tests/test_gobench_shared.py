@@ -215,7 +215,7 @@ def test_a_row_that_goes_from_zero_to_one_begins_the_answer(tmp_path):
     first = comment.main(run).splitlines()[2]
     assert "**✗ worse**: Allocations, Search/Names/100 (0 → 1 allocs/op)." in first
     assert outcome.exit_code(run, "regression") == 6
-    assert "1 of 2 worse, most Search/Names/100 (0 → 1 allocs/op)" in (run / "comment.md").read_text()
+    assert "1 of 2 worse, largest Search/Names/100 (0 → 1 allocs/op)" in (run / "comment.md").read_text()
 
 
 def test_a_run_that_has_measured_nothing_says_so(tmp_path):

@@ -1,4 +1,4 @@
-"""The first screen: the question, the answer in a sentence, its lines with native values, one picture, the checks."""
+"""The first screen: the answer in a sentence, what it stands on, one picture, its table, the checks."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from plots import markup, numbers, sentences
 from plots.charts.forest import Change, caption, forest_of, shared_path
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
-from plots.sections import checks, hosts, tables, upgrade
+from plots.sections import checks, hosts, sides, tables, upgrade
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN, UPGRADE_STATES
 from tsduel.core.wording import number_of
@@ -21,16 +21,25 @@ _DIFFERENT = {"worse": {"regression", "worse", "failed"}, "better": {"improvemen
 
 def section(source: Source, pictures: Pictures) -> str:
     """Return the first screen without the title: of many variants a matrix, and the answer of each folded."""
-    picture, answers = _picture(source, pictures), tables.each(source, lambda s: markup.items(sentences.answer(s)))
+    picture, in_words = _picture(source, pictures), tables.each(source, lambda s: markup.items(sentences.answer(s)))
     if source.many:
-        own, fold = markup.table(*matrix(source)), markup.folded("Picture, and each in words", picture, *answers)
+        own, fold = markup.table(*matrix(source)), markup.folded("Picture, and each in words", picture, *in_words)
         return markup.paragraphs(*question(source), sides_of_all(source), own, tables.MARKS, worth(source), fold)
     words = (
         f"**Answer.** {comparison.title}, over {number_of(len(comparison.valid), 'valid block')} of "
         f"{source.plan.design.blocks}{comparison.on_hosts}: {sentences.headline(comparison)}."
         for comparison in source.comparisons
     )
-    return markup.paragraphs(*question(source), *words, picture, *answers, worth(source))
+    rows = tables.each(source, lambda s: s.table(sentences.subjects(s), aliases=False))
+    fold = markup.folded("The same in words", *in_words)
+    return markup.paragraphs(*question(source), *words, stands(source), picture, *rows, fold, worth(source))
+
+
+def stands(source: Source) -> str:
+    """Return what the answer stands on: the day, the CPUs, the data."""
+    known, data = dict(sides.machine(source)), source.plan.workload
+    samples = f"{numbers.count(data.samples)} samples" if data else ""
+    return f"Measured {', '.join(filter(None, [source.plan.created[:10], known.get('CPU', ''), samples]))}."
 
 
 def matrix(source: Source) -> tuple[list[str], list[list[str]], range]:
