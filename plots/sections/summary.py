@@ -30,9 +30,22 @@ def section(source: Source, pictures: Pictures) -> str:
         f"{source.plan.design.blocks}{comparison.on_hosts}: {sentences.headline(comparison)}."
         for comparison in source.comparisons
     )
-    rows = tables.each(source, lambda s: s.table(sentences.subjects(s), aliases=False))
+    rows = tables.each(source, _table)
     fold = markup.folded("The same in words", *in_words)
-    return markup.paragraphs(*question(source), *words, stands(source), picture, *rows, fold, worth(source))
+    return markup.paragraphs(*question(source), *words, picture, *rows, fold, worth(source))
+
+
+def _table(comparison: Comparison) -> str:
+    """Return a row for each subject: both values, the change with its interval, the verdict."""
+    rows = []
+    for row in sentences.subjects(comparison):
+        unit, values = numbers.sides(row)
+        reach = f" ({numbers.interval(row)})" if row["lo_pct"] is not None else ""
+        both = f"{' → '.join(values)} {unit}"
+        rows.append([comparison.named(row), both, f"{numbers.changed(row)}{reach}", comparison.mark(row)])
+    kind = "ratio" if comparison.apart else "change, %"
+    heads = ["", " → ".join(map(markup.text, comparison.labels)), f"{kind} (95 % CI)", "verdict"]
+    return markup.table(heads, rows, range(1, 3)) if rows else ""
 
 
 def stands(source: Source) -> str:
@@ -73,7 +86,13 @@ def question(source: Source) -> tuple[str, str]:
 
 def worth(source: Source) -> str:
     """Return how many answers were compared, the sentences on checks and warnings, and the calibration."""
-    parts = (compared_answers(source), f"{checks.sentence(source)}.", checks.counted(source), calibration(source))
+    parts = (
+        stands(source),
+        compared_answers(source),
+        f"{checks.sentence(source)}.",
+        checks.counted(source),
+        calibration(source),
+    )
     return " ".join(filter(None, parts))
 
 
