@@ -149,7 +149,8 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path
     # What does not build says why at home, too: a bisection steps around it.
     broken = Repository(tmp_path / "broken")
     broken.commit("Makefile", "victoria-metrics:\n\t@echo 'db.go:7: cannot compile'; exit 1\n")
-    make("tsbs", *words_for(bare, f"{run_name}-broken", CANDIDATE=f"path:{broken.path}"), expect=2)
+    sides = {"BASELINE": "v1.132.0", "CANDIDATE": f"path:{broken.path}"}
+    make("tsbs", *words_for(bare, f"{run_name}-broken", **sides), expect=2)
     assert "db.go:7: cannot compile" in (checkout.results(f"{run_name}-broken") / "build/candidate.log").read_text()
 
 
