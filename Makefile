@@ -23,6 +23,7 @@ GIVEN := $(strip $(foreach name,$(.VARIABLES),$(if $(filter command line,$(origi
 $(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
 export $(GIVEN)
 export TSDUEL_GIVEN := $(GIVEN)
+export TSDUEL_GOALS := $(MAKECMDGOALS)
 TSDUEL := .venv/bin/python -m tsduel
 
 COMMANDS := tsbs gate gobench bisect history calibrate museum queries-check plan provision build run give-back tidy compare keep report follow status stop \

@@ -173,8 +173,9 @@ def test_a_knob_that_a_command_does_not_read_is_refused():
         ("tidy", "FAIL_ON", "doctor, tsbs, "), ("tsbs", "METRIC", "bisect, history, "),
     ):  # fmt: skip
         with pytest.raises(UserError, match=f"^{knob}: `{name}` does not read it; these read it: {readers}"):
-            refuse_unread(name, ["PYTHON", knob])
-    refuse_unread("report", ["RUN", "FAIL_ON", "TSDUEL_CACHE"])
+            refuse_unread([name], ["PYTHON", knob])
+    refuse_unread(["report"], ["RUN", "FAIL_ON", "TSDUEL_CACHE"])
+    refuse_unread(["build", "plan"], ["RUN", "EXPERIMENT"])
 
 
 def test_a_directory_that_is_missing_is_said_to_be(tsduel, tmp_path):

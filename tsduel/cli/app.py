@@ -113,7 +113,8 @@ def _command(name: str) -> click.Command:
 
         typed, set_here = [word for word in words if "=" not in word], [word for word in words if "=" in word]
         os.environ.update(knobs := home.words_to_knobs(set_here))
-        refuse_unread(name, [*(click.get_current_context().obj or ()), *knobs])
+        given, goals = click.get_current_context().obj or ((), ())
+        refuse_unread([name, *goals], [*given, *knobs])
         if name in WORDS and typed:
             os.environ[WORDS[name]], typed = " ".join(typed), []
         if name in ASKING:
@@ -195,9 +196,10 @@ def main() -> int:
     """Run a command of `python -m tsduel`: results/ and the knobs are those of `make`."""
     try:
         refuse_unknown(given := os.environ.get("TSDUEL_GIVEN", "").split())
+        goals = os.environ.pop("TSDUEL_GOALS", "").split()
         home.keep_out_of_home(os.environ)
         app = _with_version(Tsduel("tsduel", help=ABOUT, epilog=CODES, context_settings=SETTINGS))
-        code: Any = app.main(prog_name="tsduel", standalone_mode=False, obj=given)
+        code: Any = app.main(prog_name="tsduel", standalone_mode=False, obj=(given, goals))
     except UserError as error:
         _say(str(error))
         return getattr(error, "code", codes.USER)

@@ -7,7 +7,7 @@ make, the nearest one.
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -235,13 +235,15 @@ EVERYWHERE = {"PYTHON", "TSDUEL_CACHE", "VIEW"}
 MOST_READERS = 5
 
 
-def refuse_unread(name: str, given: Iterable[str]) -> None:
-    """Raise for the first knob that a command does not read, with those commands that do."""
-    unread = [knob for knob in given if knob not in {*(COMMANDS | PARTS)[name].knobs, *EVERYWHERE}]
+def refuse_unread(names: Sequence[str], given: Iterable[str]) -> None:
+    """Raise for the first knob that a command does not read, with those that do; `make a b` gives its knobs to both."""
+    known = COMMANDS | PARTS
+    read = EVERYWHERE.union(*(known[name].knobs for name in names if name in known))
+    unread = [knob for knob in given if knob not in read]
     if unread:
         readers = [other for other, command in COMMANDS.items() if unread[0] in command.knobs]
         more = f"; these read it: {', '.join(readers[:MOST_READERS])}" if readers else ""
-        raise UserError(f"{unread[0]}: `{name}` does not read it{more}")
+        raise UserError(f"{unread[0]}: `{names[0]}` does not read it{more}")
 
 
 def by_topic() -> Iterator[tuple[str, list[tuple[str, str]]]]:

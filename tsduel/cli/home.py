@@ -52,7 +52,14 @@ def keep_out_of_home(environment: MutableMapping[str, str]) -> None:
     environment["TSDUEL_CACHE"] = str(cache)
     for name, part in (("ANSIBLE_HOME", "ansible"), ("MPLCONFIGDIR", "matplotlib")):
         environment.setdefault(name, str(cache / part))
-    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "TSDUEL_GIVEN", *filter(_shapes_programs, list(environment))):
+    for name in (
+        "MAKEFLAGS",
+        "MFLAGS",
+        "MAKELEVEL",
+        "TSDUEL_GIVEN",
+        "TSDUEL_GOALS",
+        *filter(_shapes_programs, list(environment)),
+    ):
         environment.pop(name, None)
     environment["LC_ALL"] = "C.UTF-8"
 
