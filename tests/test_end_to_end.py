@@ -171,7 +171,7 @@ def test_an_installed_tsduel_goes_from_an_experiment_to_a_report_and_is_killed_t
     for expected in ("v1.132.0", "v1.133.0", "This is not a result", f"Checked {len(checks)} of {len(checks)}, none"):
         assert expected in report
     titles = re.findall(r"^## (.*)$", report, re.MULTILINE)
-    assert titles[:3] == ["What differs", "Queries, asked in turn", "Load"]
+    assert titles[:4] == ["What differs", "Queries, asked in turn", "Counted work", "Load"]
     assert not re.search(r"\bnan\b|\bNone\b", report)
     for link in re.findall(r"\]\(([^)#:]+)\)", report):
         assert (run_dir / link).stat().st_size > 0, link

@@ -109,7 +109,7 @@ class TestSeries:
         found = quick.judged(run_dir.name, ASKED)
         judged = {(r["metric"], r["query_type"]): r for r in read_json(run_dir / "stats/comparison.json")["rows"]}
         assert found[quick.TIME] == judged[quick.TIME]
-        assert {r["family"] for r in found.values()} == {"primary", "secondary"}
+        assert {r["family"] for r in found.values()} == {"primary", "secondary", "work"}
         assert len(quick.primary(found)) < len(found)
 
     def test_a_run_that_asked_something_else_is_refused(self, tmp_path):
@@ -144,7 +144,7 @@ class TestSeries:
         quick.judged(run_dir.name, ASKED, typed.append)
         assert typed == [("plan", False), run_dir, ("tsbs", True)]
         (run_dir / "stats/comparison.json").write_text('{"rows": []}')
-        with pytest.raises(UserError, match="says nothing of time and CPU"):
+        with pytest.raises(UserError, match="says nothing of what it is for"):
             quick.judged(run_dir.name, ASKED)
 
     def test_which_side_has_the_history_changes(self, monkeypatch):

@@ -42,8 +42,8 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 	expect := record.Seconds(1.25 * s.Plan.Duel.Seconds * float64(times))
 	endProfile := s.profiler.read(ctx, "queries", expect, s.alive()...)
 	defer endProfile(0)
-	counts := s.counts(queryType) || !s.countsTogether()
-	if counts && s.asked {
+	counted := counts(s, queryType) || !s.countsTogether()
+	if counted && s.asked {
 		if err := s.readCounters(ctx); err != nil {
 			return err
 		}
@@ -59,15 +59,15 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 	if err := a.keep(); err != nil {
 		return err
 	}
-	if counts {
+	if counted {
 		if err := s.readCounters(ctx); err != nil {
 			return err
 		}
 	}
 	return s.judge(ctx, a.job.Sides, a.result, func(v *variant, i int) error {
 		err := a.check(v, i)
-		if err == nil && counts {
-			s.record.Types[len(s.record.Types)-1].Counters[v.Name] = s.work(v, before[v.Name], 1)
+		if err == nil && counted {
+			s.record.Types[len(s.record.Types)-1].Counters[v.Name] = workOf(v, s, before[v.Name], 1)
 			err = v.rowsRead(queryType, before[v.Name], s.bodies[v.Name])
 		}
 		return s.wrong.keep(v, err)

@@ -53,7 +53,7 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 			i.kept.DrainS = time.Since(i.ended).Seconds()
 			endProfile(i.kept.Samples)
 			return i.all(func(v *variant) error {
-				i.kept.Counters[v.Name] = i.work(v, i.before[v.Name], i.readings-i.read)
+				i.kept.Counters[v.Name] = workOf(v, i.sitting, i.before[v.Name], i.readings-i.read)
 				return v.stored(i.kept.Samples, i.before[v.Name], i.bodies[v.Name])
 			})
 		},

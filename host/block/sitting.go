@@ -45,7 +45,7 @@ func (s *sitting) ask(ctx context.Context) error {
 		steps = append(steps, func() error { return findsData(ctx, s) })
 	}
 	if s.index == 0 && s.Calibration == nil && s.Plan.Duel.Work != "off" && s.when == "" {
-		steps = append(steps, func() error { return s.findReadingCost(ctx) })
+		steps = append(steps, func() error { return findReadingCost(ctx, s) })
 	}
 	var before map[string][]byte
 	objects := map[string]map[string]int64{}
@@ -56,7 +56,7 @@ func (s *sitting) ask(ctx context.Context) error {
 		}
 		return nil
 	})
-	for place, queryType := range s.countedFirst() {
+	for place, queryType := range countedFirst(s) {
 		if s.Plan.Queries.Cache == "cold" && place > 0 {
 			steps = append(steps, func() error { return s.stop(ctx) }, func() error { return s.start(ctx) })
 		}

@@ -13,7 +13,7 @@ const shares = 3
 
 // counts says that the work of a query type is counted in this sitting: its counters are read at its own edges. That
 // waits, since some databases repeat an answer for a second.
-func (s *sitting) counts(queryType string) bool {
+func counts(s *sitting, queryType string) bool {
 	if s.index > 0 || s.when != "" || s.profiler != nil || s.Calibration == nil {
 		return false
 	}
@@ -22,13 +22,13 @@ func (s *sitting) counts(queryType string) bool {
 }
 
 // countedFirst are the query types, those first whose work is counted: one reading then is the edge of two of them.
-func (s *sitting) countedFirst() []string {
+func countedFirst(s *sitting) []string {
 	types := slices.Clone(s.types)
 	slices.SortStableFunc(types, func(a, b string) int {
 		switch {
-		case s.counts(a) == s.counts(b):
+		case counts(s, a) == counts(s, b):
 			return 0
-		case s.counts(a):
+		case counts(s, a):
 			return -1
 		}
 		return 1
@@ -38,7 +38,7 @@ func (s *sitting) countedFirst() []string {
 
 // findReadingCost reads the counters in the warm-up block with nothing between: what a server does for its reader, and
 // by itself in that second, is taken off from what is counted.
-func (s *sitting) findReadingCost(ctx context.Context) error {
+func findReadingCost(ctx context.Context, s *sitting) error {
 	costs := map[string]map[string][]float64{}
 	for range shares {
 		before := maps.Clone(s.bodies)
@@ -64,8 +64,8 @@ func (s *sitting) findReadingCost(ctx context.Context) error {
 	return nil
 }
 
-// work is the growth of a variant's counters between two readings, without what so many readings cost.
-func (s *sitting) work(v *variant, before []byte, readings int) map[string]float64 {
+// workOf is the growth of a variant's counters between two readings, without what so many readings cost.
+func workOf(v *variant, s *sitting, before []byte, readings int) map[string]float64 {
 	all := grown(v.target, before, s.bodies[v.Name])
 	if s.Calibration != nil {
 		for name, cost := range s.Calibration.Reading[v.Name] {

@@ -25,8 +25,8 @@ func TestEachBlockCountsAnotherThirdOfTheTypes(t *testing.T) {
 	var counted []string
 	for block := range 3 {
 		s := counting(block+1, "third")
-		for i, name := range s.countedFirst() {
-			if s.counts(name) {
+		for i, name := range countedFirst(s) {
+			if counts(s, name) {
 				if counted = append(counted, name); i > 1 {
 					t.Errorf("%s is counted in place %d", name, i)
 				}
@@ -37,11 +37,11 @@ func TestEachBlockCountsAnotherThirdOfTheTypes(t *testing.T) {
 	if !slices.Equal(counted, []string{"p", "q", "r", "s", "t"}) {
 		t.Error(counted)
 	}
-	if s := counting(1, "off"); s.counts("p") || !slices.Equal(s.countedFirst(), s.types) {
+	if s := counting(1, "off"); counts(s, "p") || !slices.Equal(countedFirst(s), s.types) {
 		t.Error("counted, and off")
 	}
 	later := counting(1, "all")
-	if later.index = 1; later.counts("p") {
+	if later.index = 1; counts(later, "p") {
 		t.Error("counted in the second sitting")
 	}
 }
@@ -52,11 +52,11 @@ func TestWhatReadingCostsIsTakenOff(t *testing.T) {
 	v := &variant{Variant: record.Variant{Name: "b"}}
 	v.target.Counters = map[string]record.Counter{"objects": {Name: "n"}, "other": {Name: "m"}}
 	s.bodies["b"] = []byte("n 130\nm 5\n")
-	work := s.work(v, []byte("n 100\nm 0\n"), 2)
+	work := workOf(v, s, []byte("n 100\nm 0\n"), 2)
 	if work["objects"] != 10 || work["other"] != 5 {
 		t.Error(work)
 	}
-	if less := s.work(v, []byte("n 115\nm 0\n"), 2); less["objects"] != 0 {
+	if less := workOf(v, s, []byte("n 115\nm 0\n"), 2); less["objects"] != 0 {
 		t.Error(less)
 	}
 }

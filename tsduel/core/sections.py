@@ -105,7 +105,6 @@ class WorkloadAsked(Part):
 
     file: str = ""
     shape: Shape | None = None
-
     use_case: str = "cpu-only"
     scale: Annotated[int, Field(ge=1, le=10_000_000)] = 4000
     start: str = "2025-06-10T00:00:00Z"
@@ -118,8 +117,7 @@ class WorkloadAsked(Part):
     # Of a cluster: batches and queries go to so many tenants in turn.
     tenants: Annotated[int, Field(ge=1, le=16)] = 1
     churn: Churn | None = None
-    # Hosts of a large load of each variant alone in the warm-up block; for design.load: duel, which has no
-    # other load.
+    # Hosts of a large load of each variant alone in the warm-up block; for design.load: duel, which has no other.
     solo_scale: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
 
     @field_validator("start", "end")
@@ -190,14 +188,13 @@ class QuerySettings(Part):
 class Duel(Part):
     """All variants resident, one operation to each in turn (docs/blocks.md); seconds are of one query type.
 
-    `hold`: all processes of a variant stand still while another one is asked.
-    A type has `least` exchanges, or as many as fit into `longest_s`, but at least `fewest`. `sittings`: of a
-    block, each with a part of the seconds; `load_sittings`: the same for batches. `load`: before the queries,
-    exchange batches of data for `load_s` seconds (None: all data), into directories that are removed
-    afterwards. `counters`: read the database's counters for each query type, or once a sitting (`duel`),
-    since some databases repeat an answer for a second and each reading has to wait. None: `duel` where that
-    is enough; a plan never has None. `work`: the query types whose counters are read at their own edges in a block's
-    first sitting: none, a third in turn, or all (docs/work.md). None: a third where that gives each type six blocks.
+    `hold`: all processes of a variant stand still while another one is asked. A type has `least` exchanges, or as many
+    as fit into `longest_s`, but at least `fewest`. `sittings`: of a block, each with a part of the seconds;
+    `load_sittings`: the same for batches. `load`: before the queries, exchange batches of data for `load_s` seconds
+    (None: all data), into directories that are removed afterwards. `counters`: read the database's counters for each
+    query type, or once a sitting (`duel`), since some databases repeat an answer for a second and each reading has to
+    wait. `work`: the query types whose counters are read at their own edges in a block's first sitting (docs/work.md).
+    None: `duel` where that is enough, a `third` where each type gets six blocks; a plan never has None.
     """
 
     enabled: bool = True
@@ -242,8 +239,8 @@ class Rates(Part):
 class MixedAsked(Rates):
     """Lines and queries at once: `ingest` samples/s in batches of `batch_size` lines, `queries` queries/s.
 
-    `queries` is 0 for the rate of the groups of queries.rules, in an experiment; a plan never has 0.
-    With `window_s` it is a soak: memory, CPU, disk, open files and p99 are told after each such window.
+    `queries` is 0 for the rate of the groups of queries.rules, in an experiment; a plan never has 0. With `window_s`
+    it is a soak: memory, CPU, disk, open files and p99 are told after each such window.
     """
 
     seconds: Annotated[float, Field(ge=1, le=14 * 86_400)] = 20.0
@@ -287,10 +284,9 @@ def few_operations(count: float) -> None:
 class Settle(Part):
     """When a loaded database is quiet: for `polls` polls in a row, `poll_s` seconds apart.
 
-    `merged` makes it merge its data then: the number of parts is chance, and one part or two made a
-    difference of 20 % for queries that read much. `drain: false` merges at once and does not measure how long
-    the database takes to get quiet by itself (at least 5 s for VictoriaMetrics, which keeps parts in memory
-    for that time).
+    `merged` makes it merge its data then: the number of parts is chance, and one part or two made a difference of 20 %
+    for queries that read much. `drain: false` merges at once and does not measure how long the database takes to get
+    quiet by itself (at least 5 s for VictoriaMetrics, which keeps parts in memory for that time).
     """
 
     mode: Literal["natural", "merged"] = "merged"
@@ -303,11 +299,10 @@ class Settle(Part):
 class Design(Part):
     """Number and order of the blocks, fixed in the plan. At most a quarter more are spare blocks, the default.
 
-    `load: duel`: all data is loaded in turn, and the queries are over that data.
-    `loaded_by: baseline`: with `reload: once`, the baseline's load is for all, each reads a copy.
-    `start_from: baseline`: the baseline loads, and every variant starts on a copy of its data.
-    `judged: duel`: the solo part only prepares the duel; its figures are shown without a verdict. `work`: the same of
-    time and CPU, so that what the servers did for their answers is judged alone.
+    `load: duel`: all data is loaded in turn, and the queries are over that data. `start_from: baseline`: the baseline
+    loads, and every variant starts on a copy of its data; `loaded_by: baseline` is the same without an upgrade, with
+    `reload: once`. `judged: duel`: the solo part only prepares the duel; its figures are shown without a verdict.
+    `work`: so are time and CPU, and counted work is judged alone.
     """
 
     blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] = 8
@@ -347,8 +342,7 @@ class Watchdog(Part):
 class Noise(Part):
     """Limits of noise, null for none. A value at a limit spoils the block; limits with `flag` only report it.
 
-    Percent of the whole machine (steal, foreign CPU), of the phase (pressure), or of the run's median
-    (canary).
+    Percent of the whole machine (steal, foreign CPU), of the phase (pressure), or of the run's median (canary).
     """
 
     steal_pct: Percent | None = defaults.STEAL_PCT
