@@ -44,7 +44,8 @@ func (s *sitting) ask(ctx context.Context) error {
 	if first && s.index == 0 && s.when == "" && s.profiler == nil {
 		steps = append(steps, func() error { return findsData(ctx, s) })
 	}
-	if s.index == 0 && s.Calibration == nil && s.Plan.Duel.Work != "off" && s.when == "" {
+	counts := s.Plan.Duel.Work == "third" || s.Plan.Duel.Work == "all"
+	if counts && s.index == 0 && s.Calibration == nil && s.when == "" {
 		steps = append(steps, func() error { return findReadingCost(ctx, s) })
 	}
 	var before map[string][]byte

@@ -129,6 +129,11 @@ type side struct {
 	room       *Room // of the answers of a burst
 }
 
+// failed says that an operation of this burst had an error.
+func (s *side) failed() bool {
+	return s.tally.Failure != "" || slices.ContainsFunc(s.errs, func(err error) bool { return err != nil })
+}
+
 const (
 	// No garbage collection within a phase, unless answers are so large that a collection is short beside them.
 	heapLimit  = 1 << 30

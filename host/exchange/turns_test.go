@@ -27,6 +27,8 @@ type turnOf struct {
 }
 
 func (o turnOf) Hold() error {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
 	if o.fails == o.name {
 		return errors.New("it waits for a disk")
 	}
@@ -131,5 +133,21 @@ func TestASideThatCannotBeHeldRunsOn(t *testing.T) {
 	result := run(t, jobOf(t, 4, steady(t, "B"), steady(t, "C")))
 	if result.Turns != 0 || result.TurnTime != 0 {
 		t.Errorf("%d turns in %v", result.Turns, result.TurnTime)
+	}
+}
+
+// A server that dies cannot be held either: it is out, and the others go on.
+func TestASideThatFailsNeedNotStandStill(t *testing.T) {
+	f := &floor{held: map[string]bool{}}
+	dying := saying(t, "C", func(*http.Request) string {
+		f.mutex.Lock()
+		f.fails = "C"
+		f.mutex.Unlock()
+		panic(http.ErrAbortHandler)
+	})
+	dying.Turn = turnOf{f, "C"}
+	result := run(t, jobOf(t, 3, f.side(t, "B"), dying, f.side(t, "D")))
+	if result.Sides[1].Failure == "" || result.Sides[2].Compared != 3 || result.Stopped != "" {
+		t.Errorf("%+v %q", result.Sides, result.Stopped)
 	}
 }
