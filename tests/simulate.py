@@ -11,7 +11,7 @@ ratio scatters only between blocks and by the standard error within one. The sam
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,8 @@ _MOST_BLOCKS = 20
 class Machine:
     """A machine's noise and drift, as shares. `noise` is drawn for each metric; all metrics share its part `common`.
 
-    `between` and `within` are the standard deviations of a duel's log ratio, drawn for each metric.
+    `between` and `within` are the standard deviations of a duel's log ratio, drawn for each metric. `order` is what a
+    side takes longer in a duel for coming second; `jumps` is the share of blocks whose duel is 5 % off, to either side.
     """
 
     noise: tuple[float, float] = (0.02, 0.04)
@@ -49,6 +50,8 @@ class Machine:
     outlier: float = 0.20
     between: tuple[float, float] = (0.003, 0.008)
     within: tuple[float, float] = (0.001, 0.005)
+    order: float = 0.0
+    jumps: float = 0.0
 
     def runs(self, rng: np.random.Generator, runs: int, metrics: int) -> Floats:
         """Return log values of solo parts, lower is better: one row each in the order of time, one column a metric."""
@@ -66,7 +69,8 @@ class Machine:
         between, errors = rng.uniform(*self.between, size=metrics), rng.uniform(*self.within, size=metrics)
         shared, own = rng.normal(size=(blocks, 1)), rng.normal(size=(blocks, metrics))
         among = between * (math.sqrt(self.common) * shared + math.sqrt(1 - self.common) * own)
-        return among + errors * rng.normal(size=(blocks, metrics)), errors
+        jumped = 0.05 * rng.choice([-1, 1], size=(blocks, metrics)) * (rng.random((blocks, metrics)) < self.jumps)
+        return among + jumped + errors * rng.normal(size=(blocks, metrics)), errors
 
 
 def seconds(rng: np.random.Generator, blocks: int) -> list[bool]:
@@ -106,12 +110,14 @@ def _setting(
     candidate[:, 0] += math.log1p(changes[0])
     ratios, errors = machine.duels(rng, blocks, sum(DUEL.values()))
     ratios[:, 0] += math.log1p(changes[1])
+    ratios += machine.order * np.where(second, 1, -1)[:, None]
+    mirrors = [at ^ 1 for at in range(blocks)] if blocks % 2 == 0 else []
 
     def sample(j: int, part: str, pairs: Sequence[Pair], ratios: Sequence[PairedRatio] = ()) -> Sample:
         sizes = SOLO if part == "solo" else DUEL
         family: Family = "primary" if j < sizes["primary"] else "secondary"
         of = (METRICS["load_cpu_seconds"], pairs, {"order": second}, family, THRESHOLDS[part])
-        return Sample(*of, query_type=str(j), blocks=numbers, ratios=ratios)
+        return Sample(*of, query_type=str(j), blocks=numbers, ratios=ratios, mirrors=mirrors)
 
     samples = []
     for j in range(sum(SOLO.values())):
@@ -200,6 +206,11 @@ DESIGNS: tuple[tuple[str, Design], ...] = (
 )
 QUIET = Machine(noise=(0.005, 0.01), drift=(0.01, 0.02), outliers=0.0)
 MACHINES = (("shared", Machine()), ("of its own", QUIET))
+HARD = (
+    ("nothing else", QUIET),
+    ("who comes second is 0.6 % slower", replace(QUIET, order=0.006)),
+    ("in a block of seven a metric jumps by 5 %", replace(QUIET, jumps=0.15)),
+)
 CHANGES = (0.0, 0.02, 0.05)
 DETECTED = {"duel": (0.01, 0.02, 0.035), "solo": (0.03, 0.05, 0.10)}
 
@@ -222,7 +233,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    """Print the four tables of docs/validation.md."""
+    """Print the five tables of docs/validation.md."""
     parser = argparse.ArgumentParser(prog="tests/simulate.py", description=__doc__)
     parser.add_argument("--sessions", type=int, default=1000, help="a cell; a quarter of it for detection rates")
     parser.add_argument("--seed", type=int, default=1)
@@ -245,8 +256,29 @@ def main() -> None:
             ]
             rows.append([f"{part}, {blocks} blocks", *cells])
     print(_table(["a primary metric of", *("change: flagged (regression) %",) * 3], rows))
+    print(
+        _table(
+            ["duel of 32 blocks", "any primary flag %", "sees 0.4 %", "half-width %", "interval holds the truth %"],
+            hard(given.sessions, given.seed),
+        )
+    )
     header = ["sweep", "any primary flag %", "sees 2 % in one setting's duel %"]
     print(_table(header, sweeps(given.sessions // 4, given.seed)))
+
+
+def hard(sessions: int, seed: int) -> list[list[str]]:
+    """Return how often 32 blocks are wrong, and see 0.4 %, where order matters or some blocks jump."""
+    rows = []
+    for name, machine in HARD:
+        alarms = false_alarms(machine, 32, sessions, seed)["primary"]
+        rng = np.random.default_rng([seed, 32])
+        judged = [session(rng, machine, 32, duel=0.004)[sum(SOLO.values())] for _ in range(sessions)]
+        seen = np.mean([one.p_adj is not None and one.p_adj <= ALPHA for one in judged])
+        intervals = [one.findings.ci95 for one in judged if one.findings.ci95]
+        width = float(np.median([(ci.high - ci.low) / 2 for ci in intervals]))
+        holds = float(np.mean([ci.low <= math.log1p(0.004) <= ci.high for ci in intervals]))
+        rows.append([name, f"{100 * alarms:.1f}", f"{100 * seen:.0f}", f"{100 * width:.2f}", f"{100 * holds:.1f}"])
+    return rows
 
 
 def sweeps(sessions: int, seed: int) -> list[list[str]]:

@@ -143,7 +143,10 @@ SECTIONS = [
     ({"duel": {"enabled": False}, "design": {"judged": "duel"}}, "design.judged: duel leaves nothing to judge"),
     ({"design": {"load": "duel"}, "duel": {"enabled": False}}, "nobody loads alone: leave out duel.enabled: false"),
     ({"design": {"load": "duel", "start_from": "baseline"}}, "leave out design.start_from: baseline, or take"),
-    ({"design": {"load": "duel", "reload": "once"}}, "leave out design.reload: once, or take design.load: solo"),
+    (
+        {"design": {"load": "duel", "reload": "once", "loaded_by": "baseline"}},
+        "leave out design.loaded_by: baseline, or",
+    ),
     ({"design": {"load": "duel"}, "queries": {"solo": True}}, "leave out queries.solo: true, or take design.load"),
     ({"design": {"load": "duel"}, "duel": {"load_s": 4}}, "leave out duel.load_s, or take design.load: solo"),
     ({"workload": {"solo_scale": 9}}, "workload.solo_scale: is of one load alone in the warm-up block, where meas"),

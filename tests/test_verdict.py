@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -144,6 +145,25 @@ def test_an_order_effect_is_a_warning():
     assert note.startswith("order effect: +5.3 % where the candidate ran second, the opposite where first (p ")
     for without in (alone(), alone(pairs=[(0.0, 0.0)] * 9 + [(0.0, 4.0)])):
         assert not any("order effect" in note for note in without.notes)
+
+
+def test_what_an_order_does_is_in_no_interval_of_mirrored_blocks():
+    """From 12 pairs on it is taken out, however large it is; a lone block stays. With 11 it widens the interval."""
+    noise, second = np.random.default_rng(5).normal(0, 0.01, 24), np.array([False, True, True, False] * 6)
+    mirrors = [at ^ 1 for at in range(24)]
+
+    def judged(effect, blocks=24, lone=()):
+        d = [*(noise + effect * np.where(second, 1, -1))[:blocks], *lone]
+        images = [*mirrors[:blocks], *(None for _ in lone)]
+        return alone(0.0, d, mirrors=images, second={"order": [*second[:blocks], *(True for _ in lone)]})
+
+    for lone in ((), (0.01,)):
+        plain, ordered = judged(0.0, lone=lone), judged(0.1, lone=tuple(d + 0.1 for d in lone))
+        assert ordered.findings.estimate == pytest.approx(plain.findings.estimate)
+        assert ordered.findings.ci95.low == pytest.approx(plain.findings.ci95.low)
+        assert (ordered.findings.coins, ordered.p_adj) == (1, plain.p_adj)
+    plain, ordered = judged(0.0, 22), judged(0.1, 22)
+    assert ordered.findings.ci95.high > 5 * plain.findings.ci95.high
 
 
 def test_ratios_of_exchanges_and_their_errors():

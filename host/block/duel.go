@@ -40,10 +40,15 @@ func runDuel(ctx context.Context, f *frame, when string, types []string, to **re
 		return err
 	}
 	err = pinned(d.Host.Pin.Client, func() error {
-		if d.Plan.Duel.Load || d.loadsDeployments() {
-			return d.steps(func() error { return d.ingest(ctx) }, func() error { return d.ask(ctx) })
+		var steps []func() error
+		if d.loadsDeployments() || d.Plan.Duel.Load && !(d.loads() && d.loaded) {
+			steps = append(steps, func() error { return d.ingest(ctx) })
 		}
-		return d.ask(ctx)
+		if d.loads() && !d.Plan.Deployed() {
+			steps = append(steps, d.markLoaded,
+				func() error { return d.all(func(v *variant) error { return v.workOnCopy(ctx) }) })
+		}
+		return d.steps(append(steps, func() error { return d.ask(ctx) })...)
 	})
 	if late, ok := errors.AsType[exchange.NotHeld](err); ok {
 		// One that is about to die does not stand still either.

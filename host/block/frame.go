@@ -29,6 +29,7 @@ type frame struct {
 	variants map[string]*variant
 	targets  string    // scripts/targets
 	profiler *profiler // nil in measured blocks
+	loaded   bool      // an earlier block's databases are used (design.reload: once)
 	oomKills float64   // of the kernel, before the block
 }
 
@@ -93,8 +94,7 @@ func (f *frame) run(ctx context.Context) error {
 	for _, v := range f.Plan.Variants {
 		f.variants[v.Name] = newVariant(f, v)
 	}
-	loaded, err := f.prepare()
-	if err != nil {
+	if err := f.prepare(); err != nil {
 		return err
 	}
 	upgrades := f.Plan.Design.StartFrom == "baseline"
@@ -104,17 +104,19 @@ func (f *frame) run(ctx context.Context) error {
 	if f.Plan.Design.LoadedBy == "baseline" { // the others read what it has loaded
 		order = slices.Insert(without(order, f.Plan.Variants[0].Name), 0, f.Plan.Variants[0].Name)
 	}
-	err = f.inOrder(order, func(v *variant) error {
+	err := f.inOrder(order, func(v *variant) error {
 		if f.decided() || !loadsAlone || f.Plan.Deployed() || upgrades && v.Name != f.Plan.Variants[0].Name {
 			return nil
 		}
-		return (&alone{variant: v}).run(ctx, loaded || v.Name != f.loadedBy(v.Name))
+		return (&alone{variant: v}).run(ctx, f.loaded || v.Name != f.loadedBy(v.Name))
 	})
 	if err != nil {
 		return err
 	}
-	if err := f.markLoaded(loaded); err != nil {
-		return err
+	if !f.loads() {
+		if err := f.markLoaded(); err != nil {
+			return err
+		}
 	}
 	for _, part := range []struct {
 		planned bool
@@ -243,20 +245,20 @@ func (f *frame) samplesOf(target record.Target, file string, lines int64) (int64
 	return formats.Count(file, target.DataFormat, lines)
 }
 
-// prepare makes the block's directories. loaded: an earlier block's databases are used (design.reload: once).
-func (f *frame) prepare() (loaded bool, err error) {
+// prepare makes the block's directories, and finds whether an earlier block has loaded.
+func (f *frame) prepare() (err error) {
 	data := filepath.Join(f.Scratch, "data")
 	if f.Plan.Design.Reload == "once" {
 		_, missing := os.Stat(f.loadedMark())
-		loaded = missing == nil
+		f.loaded = missing == nil
 	}
 	// A killed block may have left programs in its places, and logs with secrets.
 	fresh := machine.Directories{Make: []string{f.emptyDir(), filepath.Join(data, "copies")},
 		Remove: []string{f.placesDir()}}
-	if !loaded {
+	if !f.loaded {
 		fresh.Wipe = []string{data}
 	} else if why := record.WhyNotOurs(data); why != "" {
-		return false, record.UserError("%s", why)
+		return record.UserError("%s", why)
 	} else {
 		fresh.Remove = append(fresh.Remove, filepath.Join(data, "logs"))
 	}
@@ -264,7 +266,7 @@ func (f *frame) prepare() (loaded bool, err error) {
 		fresh.Make = append(fresh.Make, v.data)
 		err = errors.Join(err, os.MkdirAll(filepath.Join(v.dir, "query"), 0o777))
 	}
-	return loaded, errors.Join(err, machine.Prepare(fresh))
+	return errors.Join(err, machine.Prepare(fresh))
 }
 
 // loadedBy is the variant whose load another one reads: itself, or the baseline.
@@ -279,8 +281,9 @@ func without(names []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(other string) bool { return other == name })
 }
 
-func (f *frame) markLoaded(loaded bool) error {
-	if loaded || f.Plan.Design.Reload != "once" || f.block.Status != record.OK {
+// markLoaded says that later blocks need not load, if the plan has one load for all.
+func (f *frame) markLoaded() error {
+	if f.loaded || f.Plan.Design.Reload != "once" || f.block.Status != record.OK {
 		return nil
 	}
 	if err := record.SyncDisk(f.Scratch); err != nil {

@@ -112,6 +112,26 @@ func TestEverySittingHasItsShareAndItsOrders(t *testing.T) {
 	}
 }
 
+// With design.reload once, later blocks ask copies of what the first one has loaded in turn.
+func TestOneLoadInTurnIsForAllBlocks(t *testing.T) {
+	t.Parallel()
+	spec := fakes(t)
+	spec.Plan.Duel.Enabled, spec.Plan.Duel.Load, spec.Plan.Workload.BatchSize = true, true, 20
+	spec.Plan.Queries.Solo, spec.Plan.Design.Load, spec.Plan.Design.Reload = false, record.InDuel, "once"
+	first, later := run(t, spec), run(t, spec)
+	succeeded(t, first)
+	succeeded(t, later)
+	if len(first.Duel.Load) != 1 || len(later.Duel.Load) != 0 || len(later.Duel.Types) != len(first.Duel.Types) {
+		t.Errorf("%+v, then %+v", first.Duel.Load, later.Duel)
+	}
+	places := layout{scratch: spec.Scratch, plan: spec.Plan}
+	for _, of := range []string{"loaded", "copies"} {
+		if _, err := os.Stat(filepath.Join(places.dataDir(of, "candidate"), "server")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestIngestionEndsAfterItsTime(t *testing.T) {
 	t.Parallel()
 	f := loads(t)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -167,8 +168,9 @@ func moved(check string, counter record.Counter, before, after []byte) (grown fl
 }
 
 func grown(target record.Target, before, after []byte) map[string]float64 {
-	all := map[string]float64{}
-	for name, counter := range target.Counters {
+	all, counters := map[string]float64{}, maps.Clone(kernelCounters)
+	maps.Copy(counters, target.Counters)
+	for name, counter := range counters {
 		if growth, missing, err := moved(name, counter, before, after); err == nil && missing == "" {
 			all[name] = growth
 		}

@@ -37,7 +37,7 @@ func (d *duel) sitting(index int) *sitting {
 // ask starts all variants, exchanges this sitting's share of every query type, and stops all.
 func (s *sitting) ask(ctx context.Context) error {
 	steps := []func() error{func() error { return s.start(ctx) }}
-	if s.index == 0 {
+	if s.index == 0 && s.Plan.Duel.IdleS > 0 {
 		steps = append(steps, func() error { return s.idle(ctx, "before") })
 	}
 	first := s.Row.Kind == "warmup" || s.Row.Block == 1 && s.Calibration == nil
@@ -68,7 +68,10 @@ func (s *sitting) ask(ctx context.Context) error {
 		steps = append(steps, func() error { return s.countTogether(ctx, before, objects) })
 	}
 	if s.index == s.record.Sittings-1 {
-		steps = append(steps, func() error { return s.idle(ctx, "after") }, s.keepRSS)
+		if s.Plan.Duel.IdleS > 0 {
+			steps = append(steps, func() error { return s.idle(ctx, "after") })
+		}
+		steps = append(steps, s.keepRSS)
 	}
 	return s.steps(append(steps, func() error { return s.stop(ctx) })...)
 }
@@ -225,8 +228,10 @@ func (s *sitting) countsTogether() bool { return s.Plan.Duel.Counters == "duel" 
 // countTogether keeps the growth of the counters over all query types.
 func (s *sitting) countTogether(ctx context.Context, before map[string][]byte,
 	objects map[string]map[string]int64) error {
-	if err := s.readCounters(ctx); err != nil {
-		return err
+	if s.asked { // else the last type's end was read
+		if err := s.readCounters(ctx); err != nil {
+			return err
+		}
 	}
 	return s.all(func(v *variant) error {
 		sum := grown(v.target, before[v.Name], s.bodies[v.Name])

@@ -52,12 +52,12 @@ func (a *alone) run(ctx context.Context, loaded bool) (err error) {
 }
 
 // workOnCopy moves the variant to a copy of its data, if later blocks need them as the load left them.
-func (a *alone) workOnCopy(ctx context.Context) error {
-	if a.Plan.Design.Reload != "once" || a.Plan.Design.StartFrom == "baseline" {
+func (v *variant) workOnCopy(ctx context.Context) error {
+	if v.Plan.Design.Reload != "once" || v.Plan.Design.StartFrom == "baseline" {
 		return nil // an upgrade makes its own copies
 	}
-	paths := machine.Copying{From: a.dataDir("loaded", a.loadedBy(a.Name)), To: a.dataDir("copies", a.Name)}
-	a.data = paths.To
+	paths := machine.Copying{From: v.dataDir("loaded", v.loadedBy(v.Name)), To: v.dataDir("copies", v.Name)}
+	v.data = paths.To
 	_, err := machine.Copy(ctx, paths)
 	return err
 }

@@ -300,6 +300,9 @@ func (v *variant) metrics(ctx context.Context) (all []byte) {
 			v.objects[s.role] = int64(sum)
 		}
 		all = append(append(all, body...), '\n')
+		if !s.deployed() {
+			all = append(all, ofKernel(s.pid)...)
+		}
 	}
 	return all
 }

@@ -2,11 +2,32 @@ package block
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
+	"tsduel/host/proc"
 	"tsduel/host/record"
 )
+
+// kernelCounters are what the kernel counts of a server, as counters beside its own. They are bytes and calls of read
+// and write, and switches of its threads (docs/work.md).
+var kernelCounters = map[string]record.Counter{}
+
+func init() {
+	for _, name := range []string{"read_calls", "write_calls", "read_bytes", "written_bytes", "context_switches"} {
+		kernelCounters[name] = record.Counter{Name: "tsduel_kernel_" + name}
+	}
+}
+
+// ofKernel are the lines of an exposition; none for a process that has ended.
+func ofKernel(pid int) (lines []byte) {
+	counted, _ := proc.Work(pid)
+	for name, value := range counted {
+		lines = fmt.Appendf(lines, "%s %d\n", kernelCounters[name].Name, value)
+	}
+	return lines
+}
 
 // shares is into how many parts the query types are dealt: one part is counted in each block.
 const shares = 3
@@ -22,17 +43,19 @@ func counts(s *sitting, queryType string) bool {
 }
 
 // countedFirst are the query types, those first whose work is counted: one reading then is the edge of two of them.
-func countedFirst(s *sitting) []string {
-	types := slices.Clone(s.types)
-	slices.SortStableFunc(types, func(a, b string) int {
-		switch {
-		case counts(s, a) == counts(s, b):
-			return 0
-		case counts(s, a):
-			return -1
+// These have one order in every block, since what was asked before fills caches, and so changes what is counted: from
+// the plan's last to its first, so that large answers have filled the pools before small ones are counted.
+func countedFirst(s *sitting) (types []string) {
+	for _, t := range slices.Backward(s.Plan.Queries.Types) {
+		if slices.Contains(s.types, t.Name) && counts(s, t.Name) {
+			types = append(types, t.Name)
 		}
-		return 1
-	})
+	}
+	for _, name := range s.types {
+		if !slices.Contains(types, name) {
+			types = append(types, name)
+		}
+	}
 	return types
 }
 
@@ -69,8 +92,12 @@ func workOf(v *variant, s *sitting, before []byte, readings int) map[string]floa
 	all := grown(v.target, before, s.bodies[v.Name])
 	if s.Calibration != nil {
 		for name, cost := range s.Calibration.Reading[v.Name] {
-			if grew, has := all[name]; has {
-				all[name] = max(0, grew-float64(readings)*cost)
+			grew, has := all[name]
+			if cost *= float64(readings); has {
+				all[name] = max(0, grew-cost)
+			}
+			if name == "objects" && grew > 0 {
+				all[record.TakenOff] = min(1, cost/grew)
 			}
 		}
 	}

@@ -105,6 +105,26 @@ func Read(pid int) (c Counters, err error) {
 	return c, nil
 }
 
+// Work is what the kernel counts of the work of a process, by name, of all threads that it has now.
+func Work(pid int) (map[string]uint64, error) {
+	p, err := FS().Proc(pid)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]uint64{}
+	if io, err := p.IO(); err == nil {
+		all["read_calls"], all["write_calls"] = io.SyscR, io.SyscW
+		all["read_bytes"], all["written_bytes"] = io.RChar, io.WChar
+	}
+	threads, err := FS().AllThreads(pid)
+	for _, thread := range threads {
+		if status, gone := thread.NewStatus(); gone == nil {
+			all["context_switches"] += status.VoluntaryCtxtSwitches + status.NonVoluntaryCtxtSwitches
+		}
+	}
+	return all, err
+}
+
 // Add returns the sum of two counts, unknown (-1) if one of them is.
 func Add(a, b int64) int64 {
 	if a < 0 || b < 0 {

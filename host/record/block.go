@@ -3,6 +3,9 @@ package record
 import "math"
 
 // The parts of a block; Bench is of Go benchmarks.
+// TakenOff is among a phase's counters the share of its objects that reading them, and background, take.
+const TakenOff = "taken_off"
+
 const (
 	Solo       = "solo"
 	InDuel     = "duel"

@@ -16,7 +16,7 @@ import (
 
 // CacheAge is how long VictoriaMetrics repeats its answer at /metrics: an answer at the end of a phase must
 // not be older than the phase. Tests set less, since their server has no cache.
-var CacheAge = 1050 * time.Millisecond
+var CacheAge = 1010 * time.Millisecond
 
 // Source is a process whose counters are kept.
 type Source struct {

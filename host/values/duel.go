@@ -150,13 +150,20 @@ var counted = []struct {
 	{"duel_cache_requests", "cache_requests", 1}, {"duel_cache_misses", "cache_misses", 1},
 	{"duel_gc_cpu_us", "gc_cpu", 1e-6}, {"duel_gc_runs", "gc_runs", 1e-3},
 	{"duel_objects", "objects", 1}, {"duel_object_bytes", "object_bytes", 1},
+	{"duel_read_calls", "read_calls", 1}, {"duel_write_calls", "write_calls", 1},
+	{"duel_read_bytes", "read_bytes", 1}, {"duel_written_bytes", "written_bytes", 1},
+	{"duel_context_switches", "context_switches", 1},
 }
 
 // loadCounted are the same for samples that were loaded in turn.
 var loadCounted = []struct {
 	metric, counter string
 	scale           float64
-}{{"duel_load_objects", "objects", 1e-3}, {"duel_load_object_bytes", "object_bytes", 1}}
+}{
+	{"duel_load_objects", "objects", 1e-3}, {"duel_load_object_bytes", "object_bytes", 1},
+	{"duel_load_write_calls", "write_calls", 1e-3}, {"duel_load_written_bytes", "written_bytes", 1},
+	{"duel_load_context_switches", "context_switches", 1e-3},
+}
 
 // duel adds the figures of a block's duel.
 func (b *block) duel(d *record.DuelRecord) error {
@@ -234,6 +241,11 @@ func (b *block) ofType(d *record.DuelRecord, subject string, own []record.DuelTy
 			b.perOperation(c.metric, subject, clocks(counting, func(t record.DuelType) clock {
 				return clock{t.Sitting, int64(t.Exchanges), only(t.Counters, c.counter)}
 			}), c.scale)
+		}
+	}
+	for _, t := range counting {
+		if subject != every {
+			b.each("duel_taken_off_ratio", subject, only(t.Counters, record.TakenOff), 1)
 		}
 	}
 	for _, name := range b.alive { // the same for all variants

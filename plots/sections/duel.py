@@ -33,7 +33,8 @@ def section(source: Source, pictures: Pictures) -> str:
     if not parts:
         return ""
     table, beside = source.table("distributions"), tables.measured(source, DUEL)
-    figure = None if table.empty else distributions(table, source.query_types, source.labels)
+    timed = not table.empty and source.plan.design.judged != "work"
+    figure = distributions(table, source.query_types, source.labels) if timed else None
     return markup.paragraphs(
         *parts,
         pictures.show(

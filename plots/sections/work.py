@@ -10,6 +10,7 @@ NOTE = (
     "them costs. They do not depend on how busy the machine is. They do not see locks, caches of the CPU, scheduling "
     "or sleep, and what a server does in the background falls into a phase at random."
 )
+TAKEN_OFF = "duel_taken_off_ratio"
 
 
 @heading("Counted work", 45, "tsbs")
@@ -24,7 +25,21 @@ def section(source: Source, _: Pictures) -> str:
         *tables.of_types(source, heads),
         tables.by_metric(source, loads) if any(side.rows_of(loads) for side in source.comparisons) else "",
         NOTE,
+        _taken_off(source),
     )
     if source.plan.design.judged == "work":
         return markup.paragraphs(*parts)
     return markup.folded("What each side allocated for an answer, and for a sample", *parts)
+
+
+def _taken_off(source: Source) -> str:
+    rows = source.counting(source.table("measurements"))
+    shares = rows[rows["metric"] == TAKEN_OFF].groupby("query_type")["value"].median()
+    if shares.empty:
+        return ""
+    by_type = sorted((share, str(query_type)) for query_type, share in shares.items())
+    ends = (f"{100 * share:.1f} % ({markup.text(of)})" for share, of in (by_type[0], by_type[-1]))
+    return (
+        f"Reading, and what a server does by itself in the same time, were {' to '.join(ends)} of the objects that a "
+        "phase counted; as much, measured in the warm-up block with nothing between two readings, was taken off."
+    )

@@ -214,12 +214,13 @@ class Plan(Part):
 
     @property
     def exchanges_load(self) -> bool:
-        """Whether the duel exchanges batches of data, too."""
-        return self.duel is not None and self.duel.enabled and self.duel.load
+        """Whether the duel exchanges batches of data in every block, too."""
+        once = self.loads_in_turn and self.design.reload == "once"
+        return self.duel is not None and self.duel.enabled and self.duel.load and not once
 
     @property
     def loads_in_turn(self) -> bool:
-        """Whether all data is loaded in turn in each block, so that no variant loads alone."""
+        """Whether all data is loaded in turn, so that no variant loads alone."""
         return self.design.load == "duel" and not self.deployed
 
     def measures(self, part: str) -> bool:

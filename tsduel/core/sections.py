@@ -208,7 +208,7 @@ class Duel(Part):
     load: bool = False
     load_s: Annotated[float, Field(gt=0, le=3600)] | None = 5.0
     load_sittings: Annotated[int, Field(ge=1, le=16)] = 2
-    idle_s: Annotated[float, Field(gt=0, le=600)] = 1.0
+    idle_s: Annotated[float, Field(ge=0, le=600)] = 1.0
     counters: Literal["type", "duel"] | None = None
     work: Annotated[Literal["off", "third", "all"] | None, OFF] = None
     most_differences: Annotated[int, Field(ge=1)] = 100

@@ -21,6 +21,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, MIX, Family, Metric, threshold
 from tsduel.core.record import BENCH, DUEL, SOLO
 from tsduel.core.rundir import Run, open_run
+from tsduel.plan.order import PAIR
 from tsduel.stats import aa, benchfmt, soak
 from tsduel.stats.findings import Pair, Sample
 from tsduel.stats.rows import Row, row, warn_of_short_phases
@@ -50,6 +51,7 @@ class Candidate:
     valid: Sequence[int]
     hosts: Sequence[str]
     second: Mapping[str, Sequence[bool | None]]
+    mirrors: Sequence[int | None]
     short: bool
     failures: pd.DataFrame
     figures: Mapping[_Key, Mapping[tuple[int, str], float]]
@@ -74,6 +76,7 @@ class Candidate:
             valid=[*compress(self.valid, has)],
             hosts=[*compress(self.hosts, has)],
             second={coin: [*compress(second, has)] for coin, second in self.second.items()},
+            mirrors=self.mirrors if all(has) else (),
         )
 
 
@@ -126,9 +129,7 @@ def gather(run: Run, tidied: Tables, name: str) -> Candidate:
     figures: defaultdict[_Key, dict[tuple[int, str], float]] = defaultdict(dict)
     measured = tidied["measurements"]
     measured = measured[measured["variant"].isin(sides)]
-    if run.plan.loads_in_turn:
-        # The large loads of the warm-up block run alone, so they are no samples.
-        measured = measured[~measured["block"].isin(run.warmups)]
+    measured = measured[~measured["block"].isin(run.warmups)]
     for metric, query_type, block, variant, value in _columns(measured, "metric query_type block variant value"):
         figures[metric, query_type][int(block), variant] = float(value)
     ratios: defaultdict[_Key, dict[int, PairedRatio]] = defaultdict(dict)
@@ -142,18 +143,32 @@ def gather(run: Run, tidied: Tables, name: str) -> Candidate:
     checks, planned = tidied["checks"], {variant.name for variant in run.plan.variants}
     failed = (checks["ok"] != "true") & _counted(checks, decided)
     concerned = checks["variant"].isin(["", *sides]) if name in planned else checks["variant"].notna()
+    second = {coin: [text == "true" if text else None for text in counting[coin]] for coin in tables.COINS}
+    apart = len(set(counting["host"])) > 1
     return Candidate(
         name=name,
         sides=sides,
         valid=[int(block) for block in counting["block"]],
-        hosts=counting["host"].tolist() if len(set(counting["host"])) > 1 else (),
-        second={coin: [text == "true" if text else None for text in counting[coin]] for coin in tables.COINS},
+        hosts=counting["host"].tolist() if apart else (),
+        second=second,
+        mirrors=_mirrors([*zip(*second.values(), strict=True)]) if len(run.variants) == PAIR and not apart else (),
         # A planned screen stays a screen, noisy or not.
         short=bool((decided["cause"] == OWED).any()) and not (run.plan.screen or run.plan.smoke),
         failures=checks[failed & concerned],
         figures=figures,
         ratios=ratios,
     )
+
+
+def _mirrors(coins: Sequence[tuple[bool | None, ...]]) -> list[int | None]:
+    """Return for each block the place of the next one whose coins are all the other way, each taken once."""
+    found: list[int | None] = [None] * len(coins)
+    for at, mine in enumerate(coins):
+        other = tuple(None if coin is None else not coin for coin in mine)
+        later = (i for i in range(at + 1, len(coins)) if found[i] is None and coins[i] == other)
+        if found[at] is None and None not in mine and (mirror := next(later, None)) is not None:
+            found[at], found[mirror] = mirror, at
+    return found
 
 
 def _counted(checks: pd.DataFrame, decided: pd.DataFrame) -> pd.Series:
@@ -212,6 +227,7 @@ def _sample(run: Run, candidate: Candidate, metric: Metric, query_type: str, fam
         ratios=ratios if any(ratios) else (),
         note="loaded once (design.reload)" if once else "",
         hosts=candidate.hosts,
+        mirrors=candidate.mirrors,
     )
 
 

@@ -17,7 +17,7 @@ _DECIMALS = 12
 """Log ratios are rounded to this many decimals: the error of the logarithm would break true ties."""
 _MOST = 700.0
 """exp(700) is about the largest float."""
-_TIE = 1e-9
+TIE = 1e-9
 """Sizes closer than this share of the largest are ties: subtraction leaves rounding errors."""
 _EXACT_WITH_TIES, _EXACT = 25, 50
 """Limits of github.com/aclements/go-moremath, so that our Mann-Whitney p is benchstat's."""
@@ -111,7 +111,7 @@ def signed_rank_p(differences: Sequence[float]) -> float:
     scale = float(size.max(initial=0.0))
     if scale == 0:
         return 1.0
-    ranks = doubled_midranks(np.round(size / scale / _TIE))
+    ranks = doubled_midranks(np.round(size / scale / TIE))
     ways = _subset_sums(tuple(sorted(ranks[d != 0].tolist())))
     positive = int(ranks[d > 0].sum())
     smaller = min(positive, len(ways) - 1 - positive)

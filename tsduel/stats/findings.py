@@ -15,6 +15,8 @@ Pair = tuple[float | None, float | None]
 """Values of baseline and candidate in one block; None where a side has none."""
 LEVEL = 0.95
 TOST_LEVEL = 0.90
+FEWEST_PAIRS = 12
+"""With fewer pairs of mirrored blocks, what an order does is not taken out: the estimates would cost too much."""
 _ALIKE = 1e-9
 """Differences closer than this are equal: as log ratio, or in native units as a share of the largest."""
 
@@ -27,7 +29,8 @@ class Sample:
     `failed`: the failed checks that touch the metric. `note`: one more warning. `blocks`: numbers of the blocks, needed
     where samples of a family have different blocks (several candidates). `environment`: outside causes left too few
     blocks. `ratios`: those of the blocks from pairs of operations; without them the ratio is that of the pair of
-    values. `hosts`: where each block ran; empty on one host.
+    values. `hosts`: where each block ran; empty on one host. `mirrors`: the mirror image of each block, as places in
+    `pairs`, None where it has none; empty where blocks come in no such pairs.
     """
 
     metric: Metric
@@ -43,6 +46,7 @@ class Sample:
     environment: bool = False
     ratios: Sequence[PairedRatio | None] = ()
     hosts: Sequence[str] = ()
+    mirrors: Sequence[int | None] = ()
 
 
 @dataclass(frozen=True)
@@ -50,16 +54,19 @@ class Findings:
     """Everything in log ratios, or in the metric's unit where `native` (a value was not above zero).
 
     `limit` is the practical threshold in the same unit. `differences` has one entry a block, None where it is missing.
+    `tested` are the same without what coming second did, which `coins` coins say: none where blocks are too few.
     `within` and `between` are the parts of `deviation` from exchanges and from between blocks. `sitting` is the
     standard deviation between the `sittings` of a block. `orders` are by coin. `hosts` is there where blocks ran on
     several; with `over`, estimate, intervals and p are over hosts.
     """
 
     differences: Sequence[float | None]
+    tested: Sequence[float | None]
     native: bool
     limit: float
     baseline: Sequence[float]
     candidate: Sequence[float]
+    coins: int = 0
     estimate: float | None = None
     ci95: Interval | None = None
     ci90: Interval | None = None
@@ -130,7 +137,8 @@ def examine(sample: Sample) -> Findings:
     ]
     if not both:
         sides = [[value for pair in sample.pairs if (value := pair[side]) is not None] for side in (0, 1)]
-        return Findings([None] * len(sample.pairs), native=False, limit=0.0, baseline=sides[0], candidate=sides[1])
+        none = [None] * len(sample.pairs)
+        return Findings(none, none, native=False, limit=0.0, baseline=sides[0], candidate=sides[1])
     at, baseline, candidate = [i for i, _, _ in both], [b for _, b, _ in both], [c for _, _, c in both]
     ratios = [ratio for i in at if of_blocks and (ratio := of_blocks[i])]
     given = rounded(ratio.log_ratio for ratio in ratios)
@@ -143,13 +151,22 @@ def examine(sample: Sample) -> Findings:
     floor = sample.metric.floor if share else 0.0
     limit = max(share * abs(statistics.median(baseline)), floor) if native else math.log1p(share)
     errors = [ratio.se for ratio in ratios if ratio.se is not None]
+    differences = [by_block.get(i) for i in range(len(sample.pairs))]
+    tested, coins = _without_order(differences, sample)
+    left = [d for d in tested if d is not None]
+    estimate = hodges_lehmann(left)
+    # As many effects were fitted to the same blocks, so what is left scatters too little.
+    wider = math.sqrt((len(left) - 1) / (len(left) - 1 - coins)) if coins else 1.0
+    spread = [estimate + wider * (d - estimate) for d in left] if coins else left
     plain = Findings(
-        [by_block.get(i) for i in range(len(sample.pairs))],
+        differences,
+        tested,
         native=native,
         limit=limit,
         baseline=baseline,
         candidate=candidate,
-        estimate=hodges_lehmann(known),
+        coins=coins,
+        estimate=estimate,
         within=math.sqrt(statistics.fmean(e * e for e in errors)) if len(errors) == len(known) else None,
         mann_whitney_p=mann_whitney_p(baseline, candidate),
     )
@@ -160,9 +177,9 @@ def examine(sample: Sample) -> Findings:
     deviation = statistics.stdev(known)
     whole = replace(
         plain,
-        ci95=interval(known, LEVEL),
-        ci90=interval(known, TOST_LEVEL),
-        p=signed_rank_p(known),
+        ci95=interval(spread, LEVEL),
+        ci90=interval(spread, TOST_LEVEL),
+        p=signed_rank_p(spread),
         deviation=deviation,
         between=_between(plain, deviation),
         mde=None if native else mde(deviation, plain.n),
@@ -188,6 +205,28 @@ def examine(sample: Sample) -> Findings:
         mde=None if native else over.mde,
         blocks_needed=over.blocks_needed(limit),
     )
+
+
+def _without_order(differences: Sequence[float | None], sample: Sample) -> tuple[list[float | None], int]:
+    """Return the differences without what coming second did by each coin, and the number of these coins.
+
+    That is the Hodges-Lehmann estimate over pairs of mirrored blocks, which does not change if the sides of a pair
+    change places: so the test by signs of pairs stays exact (docs/statistics.md).
+    """
+    pairs = [
+        (first, d, other)
+        for first, second in enumerate(sample.mirrors)
+        if second is not None and first < second
+        if (d := differences[first]) is not None and (other := differences[second]) is not None
+    ]
+    if len(pairs) < FEWEST_PAIRS:
+        return list(differences), 0
+    left = list(differences)
+    for second in sample.second.values():
+        signs = [1 if late else -1 for late in second]
+        effect = hodges_lehmann([signs[first] * (d - other) / 2 for first, d, other in pairs])
+        left = [d if d is None else d - sign * effect for d, sign in zip(left, signs, strict=True)]
+    return left, len(sample.second)
 
 
 def _with_sittings(findings: Findings, ratios: Sequence[PairedRatio], errors: Sequence[float]) -> Findings:

@@ -66,8 +66,8 @@ def judge(samples: Sequence[Sample], seed: int) -> list[Judged]:
     for family in FAMILIES:
         tested = [i for i, s in enumerate(samples) if s.family == family and _untestable(s, findings[i]) is None]
         if tested:
-            columns = _aligned([(samples[i], findings[i]) for i in tested])
-            for i, p in zip(tested, westfall_young(columns, seed), strict=True):
+            columns, groups = _aligned([(samples[i], findings[i]) for i in tested])
+            for i, p in zip(tested, westfall_young(columns, seed, groups), strict=True):
                 over = findings[i].over
                 adjusted[i] = max(p, over.p) if over else p
         of_hosts = {i: hosts.p_differ for i in tested if (hosts := findings[i].hosts)}
@@ -82,14 +82,21 @@ def holm(p: Sequence[float]) -> list[float]:
     return [*map(float, stepped[np.argsort(order)])]
 
 
-def _aligned(tested: Sequence[tuple[Sample, Findings]]) -> Floats:
-    """Return the differences with blocks as rows and samples as columns, nan where a sample lacks a block."""
-    by_block = [
-        dict(zip(sample.blocks or range(len(sample.pairs)), findings.differences, strict=True))
-        for sample, findings in tested
-    ]
+def _aligned(tested: Sequence[tuple[Sample, Findings]]) -> tuple[Floats, list[int]]:
+    """Return what is tested with blocks as rows and samples as columns, nan where a sample lacks a block.
+
+    With it for each row the first block of its pair, or its own block: the signs of a pair are flipped together.
+    """
+    by_block, first = [], dict[int, int]()
+    for sample, findings in tested:
+        numbers = sample.blocks or range(len(sample.pairs))
+        by_block.append(dict(zip(numbers, findings.tested, strict=True)))
+        if findings.coins:
+            mirrored = zip(numbers, sample.mirrors, strict=True)
+            first |= {number: numbers[at] for number, at in mirrored if at is not None and numbers[at] < number}
     blocks = sorted({block for column in by_block for block in column})
-    return np.array([[column.get(block) for column in by_block] for block in blocks], dtype=float)
+    columns = np.array([[column.get(block) for column in by_block] for block in blocks], dtype=float)
+    return columns, [first.get(block, block) for block in blocks]
 
 
 def _judged(sample: Sample, findings: Findings, p_adj: float | None, p_differ: float | None) -> Judged:

@@ -50,7 +50,7 @@ def duration(sections: Mapping[str, Any], experiment: TsbsExperiment, variants: 
             alone_s = SOLO_FIXED_S + settle_s + workload.alone.samples / workload.samples * load_s
     if experiment.queries.solo:
         solo_s += sum(_loop_s(experiment.queries, rate) for rate in rates)
-    duel_s = 0.0
+    duel_s, once_s = 0.0, 0.0
     if experiment.duel.enabled:
         # One query at a time is slower than four workers, but not much: the rates are of a busy server.
         passes = 2 if experiment.queries.cache == "warm" else 1
@@ -58,8 +58,10 @@ def duration(sections: Mapping[str, Any], experiment: TsbsExperiment, variants: 
         duel_s += experiment.duel.sittings * variants * RESTART_S
         if experiment.loads_in_turn or experiment.duel.load:
             in_turn_s = variants * IN_TURN * load_s + settle_s
-            duel_s += in_turn_s if experiment.loads_in_turn else min(experiment.duel.load_s or in_turn_s, in_turn_s)
-            duel_s += experiment.duel.load_sittings * variants * RESTART_S
+            in_turn_s = in_turn_s if experiment.loads_in_turn else min(experiment.duel.load_s or in_turn_s, in_turn_s)
+            in_turn_s += experiment.duel.load_sittings * variants * RESTART_S
+            duel_s += in_turn_s
+            once_s = in_turn_s if experiment.loads_in_turn else 0.0
     for part, phases in (
         (experiment.mixed, 1),
         (experiment.capacity, len(experiment.capacity.rates) if experiment.capacity else 0),
@@ -67,7 +69,7 @@ def duration(sections: Mapping[str, Any], experiment: TsbsExperiment, variants: 
         if part:
             duel_s += variants * (RATES_FIXED_S + phases * (part.seconds + RATES_PHASE_S))
     first = variants * solo_s + duel_s
-    later = first if experiment.design.reload == "every" else duel_s
+    later = first if experiment.design.reload == "every" else duel_s - once_s
     if experiment.upgrades:
         # A start and a load of each variant on its copy; three times the exchanges, in two duels; the downgrades.
         later = variants * (solo_s + SOLO_FIXED_S) + 3 * duel_s + SOLO_FIXED_S

@@ -244,15 +244,15 @@ class TsbsExperiment(experiment.Experiment):
         against = {
             "duel.enabled: false": not self.duel.enabled,
             "design.start_from: baseline": self.upgrades,
-            "design.reload: once": self.design.reload == "once",
+            "design.loaded_by: baseline": self.design.loaded_by == "baseline",
             "queries.solo: true": self.queries.solo,
             "duel.load_s": "load_s" in self.duel.model_fields_set,
         }
         for key, is_so in against.items():
             if is_so and self.loads_in_turn:
                 yield (
-                    "design.load: duel has all of the data go to each variant in turn, in every block, and nobody "
-                    f"loads alone: leave out {key}, or take design.load: solo"
+                    "design.load: duel has all of the data go to each variant in turn, and nobody loads "
+                    f"alone: leave out {key}, or take design.load: solo"
                 )
         if self.workload.solo_scale is not None and not (self.loads_in_turn and self.design.warmup_blocks):
             yield (
