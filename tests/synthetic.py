@@ -492,7 +492,9 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
                     name: {"rows_read": m * 4000.0 * spec.factor(name, "rows_read") * math.exp(shift[name]),
                            "index_searches": m * 3.0, "cache_requests": m * 10.0, "cache_misses": 0.0,
                            "gc_cpu": cpu[name] * 1e-10, "gc_runs": m * 2e-3,
-                           "objects": m * 300.0 * spec.factor(name, "objects"), "object_bytes": m * 4e4}
+                           "objects": m * 300.0 * spec.factor(name, "objects"), "object_bytes": m * 4e4,
+                           "read_calls": m * 2.0, "write_calls": m * 1.0, "read_bytes": m * 300.0,
+                           "written_bytes": m * 900.0, "context_switches": m * 6.0, "taken_off": 0.01}
                     for name in alive
                 },
             })  # fmt: skip
@@ -563,7 +565,11 @@ def _exchanged_load(path: Path, spec: Spec, alive: list[str], draw: np.random.Ge
             "sitting": at, "exchanges": m, "lines": m * 2000, "samples": m * 20_000, "seconds": sum(own.values()) / 1e9,
             "cpu_ns": {name: round(1.2 * took) for name, took in own.items()},
             "drained_cpu_ns": {name: round(1.5 * took) for name, took in own.items()}, "drain_s": 0.5,
-            "counters": {name: {"objects": 6000.0, "object_bytes": 6e7} for name in own},
+            "counters": {
+                name: {"objects": 6e3, "object_bytes": 6e7, "write_calls": 90.0, "written_bytes": 5e5,
+                       "context_switches": 200.0}
+                for name in own
+            },
             "rss_peak_bytes": {name: round(4e8 * spec.factor(name, "rss")) for name in alive},
         })  # fmt: skip
     return found

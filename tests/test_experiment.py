@@ -145,7 +145,7 @@ SECTIONS = [
     ({"design": {"load": "duel", "start_from": "baseline"}}, "leave out design.start_from: baseline, or take"),
     (
         {"design": {"load": "duel", "reload": "once", "loaded_by": "baseline"}},
-        "leave out design.loaded_by: baseline, or",
+        "out design.loaded_by: baseline, or",
     ),
     ({"design": {"load": "duel"}, "queries": {"solo": True}}, "leave out queries.solo: true, or take design.load"),
     ({"design": {"load": "duel"}, "duel": {"load_s": 4}}, "leave out duel.load_s, or take design.load: solo"),

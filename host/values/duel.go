@@ -243,10 +243,12 @@ func (b *block) ofType(d *record.DuelRecord, subject string, own []record.DuelTy
 			}), c.scale)
 		}
 	}
-	for _, t := range counting {
-		if subject != every {
-			b.each("duel_taken_off_ratio", subject, only(t.Counters, record.TakenOff), 1)
+	if subject != every && len(counting) > 0 {
+		shares := clock{}
+		for _, t := range counting {
+			shares.add(clock{moved: only(t.Counters, record.TakenOff)})
 		}
+		b.each("duel_taken_off_ratio", subject, shares.moved, float64(len(counting)))
 	}
 	for _, name := range b.alive { // the same for all variants
 		if turns > 0 {
