@@ -153,7 +153,9 @@ def verdict(plan: Plan, document: Mapping[str, Any]) -> str:
         return "none (smoke)"
     if plan.aa:
         return "A/A passed" if document.get("aa", {}).get("passed") else "A/A not passed"
-    verdicts = [row["verdict"] for row in document["rows"] if row["verdict"] != "shown"]
+    # What the answer counts: its own family, and of single query types none.
+    primary = [row["verdict"] for row in document["rows"] if row.get("family") == "primary"]
+    verdicts = primary or [row["verdict"] for row in document["rows"] if row["verdict"] != "shown"]
     words = (("regression", "worse"), ("improvement", "better"))
     counted = ((verdicts.count(name) + verdicts.count(word), word) for name, word in words)
     counts = ", ".join(f"{number} {word}" for number, word in counted if number)

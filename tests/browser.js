@@ -19,6 +19,16 @@ const cut = () => [
 
 const seen = () => every("main tbody tr").filter(row => !row.hidden && row.offsetHeight);
 const rows = () => every("main tbody tr").filter(row => !row.hidden && row.closest("table").textContent.includes("→"));
+// Tables and headings that are seen though no row of theirs is: a heading's rows are those before the next one.
+const empty = () => {
+  const last = new Map();
+  let heading = null;
+  for (const part of every("main h2, main tbody tr")) {
+    if (part.tagName === "H2") { heading = part; last.set(part, 0); } else if (part.offsetHeight && heading) last.set(heading, last.get(heading) + 1);
+  }
+  const bare = every("main table").filter(table => boxes(table).height && !seen().some(row => table.contains(row)));
+  return [...bare, ...every("main h2").filter(one => boxes(one).height && !last.get(one))].map(one => one.textContent.slice(0, 60));
+};
 const change = cell => parseFloat(/\(([-+.\d]+) %/.exec(cell.textContent)?.[1]);
 const find = text => {
   const input = document.querySelector("input");

@@ -86,10 +86,15 @@ def test_rows_are_filtered_found_sorted_and_linked_to(report, browser):
     kept = browser.run("rows().map(row => row.textContent)")
     assert kept
     assert all("✗" in row for row in kept)
+    assert browser.run("seen().every(row => row.textContent.includes('✗'))")
+    assert browser.run("empty()") == []
     browser.run("document.querySelector('button[value=all]').click()")
+    whole = browser.run("document.querySelector('main').scrollHeight")
     browser.run("find('peak memory')")
+    assert browser.run("empty()") == []
     assert browser.run("seen().length") == 2
     browser.run("find('')")
+    assert browser.run("document.querySelector('main').scrollHeight") >= whole
     browser.run("[...document.querySelectorAll('th')].find(head => head.textContent.startsWith('typical')).click()")
     changes = browser.run("rows().slice(0, 9).map(row => change(row.cells[1]))")
     assert len(set(changes)) > 2

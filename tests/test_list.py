@@ -167,6 +167,16 @@ class TestWhatIsSaid:
         assert rows(results)["r"].endswith(f"  {said}")
         assert "  2/2  " in rows(results)["r"]
 
+    def test_the_answers_family_alone_is_counted(self, results):
+        """As in the report's answer, and of single query types none."""
+        path = run(results, "r")
+        compared(path, "regression", "improvement", "regression")
+        document = json.loads((path / "stats/comparison.json").read_text())
+        for row, family in zip(document["rows"], ("primary", "secondary", "secondary"), strict=True):
+            row["family"] = family
+        (path / "stats/comparison.json").write_text(json.dumps(document))
+        assert rows(results)["r"].endswith("  1 worse")
+
     def test_special_runs(self, results):
         """A smoke run has no verdict, an A/A run passes or fails; several variants and settings are shown."""
         compared(run(results, "smoke", smoke=True), "regression")

@@ -114,9 +114,24 @@ def standing(source: Source) -> list[str]:
         same = "deployment" if source.plan.deployed else "binary"
         lines.append(f"Both sides are **the same {same}** (A/A): every difference below is noise of this machine.")
         verdict = source.document["aa"]
-        reasons = "; ".join(markup.most([markup.text(reason) for reason in verdict["reasons"]], MOST_REASONS))
-        lines.append("**A/A: passed.**" if verdict["passed"] else f"**A/A: failed.** {reasons}.")
+        lines.append(f"**A/A: {'passed' if verdict['passed'] else 'failed'}.** {_aa_means(verdict)}")
     return lines + hosts.standing(source) + upgrade.standing(source)
+
+
+def _aa_means(verdict: dict[str, Any]) -> str:
+    """Say what an A/A run has found, what it means for runs on this kind of machine, and what to do."""
+
+    def told(found: list[str]) -> str:
+        return "; ".join(markup.most([markup.text(each) for each in found], MOST_REASONS))
+
+    also = f" Also seen, and in no estimate since the order is balanced: {told(verdict['notes'])}."
+    also = also if verdict.get("notes") else ""
+    if verdict["passed"]:
+        return f"Nothing was called different: verdicts of runs like this one hold on this kind of machine.{also}"
+    return (
+        f"{told(verdict['reasons'])}. Until one passes, a difference of that size may be noise in a run like this one "
+        f"here: take more blocks (`BLOCKS=`), longer phases (`SET=\"duel.seconds=4\"`), or another machine.{also}"
+    )
 
 
 def deployments(source: Source) -> list[str]:
@@ -163,9 +178,13 @@ def calibration(source: Source) -> str:
     kept = _last_aa(source)
     if kept is None:
         return f"Uncalibrated: no A/A run on this kind of machine is known here (`make {source.plan.kind} AA=1`)."
-    verdict = "passed" if kept["passed"] else f"FAILED ({number_of(len(kept['reasons']), 'reason')})"
     other = "" if kept["same_workload"] else ", of another experiment"
-    return f"Calibrated by the A/A run {kept['run']}{other}, which {verdict}."
+    by = f"Calibrated by the A/A run {kept['run']}{other}, which"
+    if kept["passed"]:
+        return f"{by} passed."
+    more = len(kept["reasons"]) - 1
+    others = f" (and {number_of(more, 'other reason')})" if more else ""
+    return f"{by} **failed**: {markup.text(kept['reasons'][0])}{others}. A difference of that size may be noise here."
 
 
 def _last_aa(source: Source) -> dict[str, Any] | None:

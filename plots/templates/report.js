@@ -45,21 +45,32 @@ for (const cell of all("td")) {
 }
 
 const nav = document.querySelector("nav"), search = document.querySelector("input");
+const unfold = element => {
+  for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+};
+// A section is a heading and all up to the next one of its level.
+const sections = [];
+for (const part of document.querySelector("main").children) {
+  if (part.tagName === "H2" || !sections.length) sections.push([]);
+  sections.at(-1).push(part);
+}
 let chosen = "all";
+// With a filter, only rows that match are there, with their tables and sections, and no fold hides one.
 const show = () => {
-  const wanted = search.value.trim().toLowerCase();
-  let shown = 0, counted = 0;
-  for (const {row, text, judged, marked} of rows) {
-    row.hidden = !(text.includes(wanted) && (!judged || marks[chosen].test(marked)));
-    counted += judged || wanted !== "";
-    shown += !row.hidden && (judged || wanted !== "");
-    if (!row.hidden && wanted) row.closest("details")?.setAttribute("open", "");
+  const wanted = search.value.trim().toLowerCase(), filtered = wanted !== "" || chosen !== "all";
+  for (const {row, text, judged, marked} of rows)
+    row.hidden = filtered && !(text.includes(wanted) && (chosen === "all" || judged && marks[chosen].test(marked)));
+  const found = part => all("tbody tr", part).some(row => !row.hidden);
+  for (const part of all("main table, main details")) part.hidden = filtered && !found(part);
+  for (const section of sections) {
+    const empty = filtered && !section.some(found);
+    for (const part of section) if (empty || !part.matches("table, details")) part.hidden = empty;
   }
-  nav.querySelector("output").textContent = `${shown} of ${counted} rows`;
+  const shown = rows.filter(({row}) => !row.hidden);
+  if (filtered) shown.forEach(({row}) => unfold(row));
+  nav.querySelector("output").textContent = filtered ? `${shown.length} of ${rows.length} rows` : "";
 };
 for (const button of all("nav button")) {
-  const count = rows.filter(({judged, marked}) => judged && marks[button.value].test(marked)).length;
-  if (button.value !== "all") button.textContent += ` (${count})`;
   button.addEventListener("click", () => {
     chosen = button.value;
     all("nav button").forEach(other => other.setAttribute("aria-pressed", other === button));
@@ -71,9 +82,6 @@ show();
 nav.hidden = false;
 
 // A link to a row opens its folds; printing opens all folds.
-const unfold = element => {
-  for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
-};
 const follow = () => {
   const row = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (row) { unfold(row); row.scrollIntoView({block: "center"}); }
