@@ -43,10 +43,9 @@ func counts(s *sitting, queryType string) bool {
 }
 
 // countedFirst are the query types, those first whose work is counted: one reading then is the edge of two of them.
-// These have one order in every block, since what was asked before fills caches, and so changes what is counted: from
-// the plan's last to its first, so that large answers have filled the pools before small ones are counted.
+// These have the plan's order in every block, since what was asked before fills caches, and so changes what is counted.
 func countedFirst(s *sitting) (types []string) {
-	for _, t := range slices.Backward(s.Plan.Queries.Types) {
+	for _, t := range s.Plan.Queries.Types {
 		if slices.Contains(s.types, t.Name) && counts(s, t.Name) {
 			types = append(types, t.Name)
 		}

@@ -134,12 +134,19 @@ def _command(name: str) -> click.Command:
     )  # fmt: skip
 
 
+OF_NEWEST_PLAN = {
+    *("plan", "provision", "build", "run", "give-back", "tidy", "compare", "keep", "report"),
+    *("import", "follow", "status", "stop"),
+}
+"""Without RUN these are about the run that was planned last, all others about the last that was compared."""
+
+
 def _run_of(name: str) -> str:
     """Return RUN, or the run that a command without it is about."""
     from tsduel.cli import whole
 
     given = os.environ.get("RUN", "")
-    if given or name not in {"plan", "provision", "build", "run", "import"}:
+    if given or name not in OF_NEWEST_PLAN:
         return given or "latest"
     if name == "plan":
         return whole.new_run(os.environ, os.environ.get("KIND", "") or "plan")

@@ -29,7 +29,9 @@ def run_directory(name: str, *, must_exist: bool) -> Path:
     if (must_exist or run_dir.name == "latest") and not is_there(run_dir):
         runs = sorted({path.name for path in _planned()} - {"latest"})
         there = f"there are: {', '.join(runs[-5:]) or 'none yet (make tsbs)'}"
-        near = did_you_mean(run_dir.name, [*runs, "latest"]) if run_dir.name != "latest" else ""
+        if run_dir.name == "latest":
+            raise UserError(f"{run_dir}: no run has come to its end here; {there}")
+        near = did_you_mean(run_dir.name, [*runs, "latest"])
         raise UserError(f"{run_dir}: no such run; {there}{near}")
     return run_dir.resolve() if run_dir.name == "latest" else run_dir
 
@@ -52,7 +54,9 @@ def _planned() -> dict[Path, float]:
 
 
 def point_latest(run_dir: Path) -> None:
-    """Let results/latest lead to a run."""
+    """Let results/latest lead to a run that is compared; one that does not lie among the runs leaves it."""
+    if run_dir.resolve().parent != home().resolve():
+        return
     link = run_dir.parent / f".latest.{os.getpid()}"
     link.symlink_to(run_dir.name)
     link.rename(run_dir.parent / "latest")

@@ -68,4 +68,6 @@ def _check_keys(node: yaml.MappingNode) -> None:
     names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
     if len(set(names)) < len(names):
         key = next(key for key, _ in reversed(node.value) if names.count(key.value) > 1)
-        raise yaml.MarkedYAMLError(problem=f"the key {key.value} is there twice", problem_mark=key.start_mark)
+        first = next(other for other, _ in node.value if other.value == key.value)
+        problem = f"the key {key.value} is there twice, first in line {first.start_mark.line + 1}"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)

@@ -12,7 +12,6 @@ from typing import Any
 from tsduel.core import files, rundir
 from tsduel.core.errors import UserError
 from tsduel.core.place import GcpPlace, SshPlace
-from tsduel.core.results import point_latest
 from tsduel.places import directories, hosts
 from tsduel.places.gcp import give_back, provide
 from tsduel.places.k8s import pods
@@ -25,8 +24,6 @@ def main(run_dir: Path) -> None:
     """Write host/outputs.json (the machines) and host/inventory.json (how Ansible reaches them)."""
     run = rundir.open_run(run_dir)
     place = run.plan.place
-    if not (run_dir / hosts.FILE).exists():
-        point_latest(run_dir)
     if place.kind == "local":
         write(run_dir, kind="local", made={}, provisioned=False)
     elif is_home(run_dir):

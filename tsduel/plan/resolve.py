@@ -16,7 +16,6 @@ from tsduel.core.errors import UserError
 from tsduel.core.place import GcpPlace, K8sPlace, LocalPlace, SshPlace
 from tsduel.core.plan import Asked, Component, Duration, Own, Plan, Variant
 from tsduel.core.project import IS_INSTALLED, PROJECT
-from tsduel.core.results import point_latest
 from tsduel.core.wording import number_of
 from tsduel.places import directories, lock, place
 from tsduel.places.gcp import rent, terraform
@@ -63,8 +62,6 @@ def planned(
     )
     with runlock.claimed(run_dir, "plan", Plan.FILE):
         write(run_dir, plan, cache=cache)
-    if not (run_dir.parent / "latest").exists():
-        point_latest(run_dir)
     return plan
 
 

@@ -165,7 +165,8 @@ def _path(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
     checkout = Path(absolute_location(asked.path))
     if not checkout.is_dir():
         beside = [entry.name for entry in checkout.parent.glob("*") if entry.is_dir()]
-        raise UserError(f"variant {variant}: {checkout}: no such directory{did_you_mean(checkout.name, beside)}")
+        what = "is no directory" if checkout.exists() else f"no such directory{did_you_mean(checkout.name, beside)}"
+        raise UserError(f"variant {variant}: {checkout}: {what}")
     top = git("-C", checkout, "rev-parse", "--show-toplevel")
     if top.returncode != 0 and IS_NONE not in top.stderr:
         raise UserError(f"variant {variant}: git reads nothing in {checkout}: {says(top.stderr)}")

@@ -5,6 +5,7 @@ Knobs come from the environment, so that no value is ever part of a shell comman
 
 import copy
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from tsduel.core import hidden, repository, yamls
 from tsduel.core.errors import UserError
+from tsduel.core.wording import did_you_mean
 from tsduel.places import place as places
 from tsduel.workloads.experiment import REVISION, Experiment
 
@@ -109,6 +111,8 @@ def _value(text: str, where: str) -> Any:
     try:
         return yamls.load(text, where)
     except UserError:
+        if re.match(r"\d{4}-\d", text):  # YAML reads a date that is none; who uses it says how it is written
+            return text
         raise UserError(f"{where}: {text!r} is not a value") from None
 
 
@@ -192,7 +196,10 @@ def _set_side(data: dict[str, Any], variant: str, text: str, knob: str, componen
             raise UserError(f"{knob}: the experiment's {variant} has no component {component!r} to be of that revision")
         side = parts[component]
     kind, separator, rest = text.partition(":")
-    if not separator or kind not in SOURCES:
+    if separator and (kind not in SOURCES or not rest):
+        forms = "VERSION, module:VERSION, git:REPO@REF, path:DIRECTORY or binary:FILE"
+        raise UserError(f"{knob}: {text!r} names nothing to build; write {forms}{did_you_mean(kind, SOURCES)}")
+    if not separator:
         # A plain revision keeps the source of the experiment.
         if (source := side.get("source")) in {"path", "binary"}:
             raise UserError(

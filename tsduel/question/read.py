@@ -142,5 +142,7 @@ def validate(data: dict[str, Any], where: str) -> Experiment:
     try:
         return model.model_validate_json(plain)
     except ValidationError as error:
-        sentences = [refusals.sentence(item, model) for item in error.errors()]
+        # A default that is made of a wrong value is no mistake of its own.
+        wrong = [item for item in error.errors() if item["type"] != "default_factory_not_called"]
+        sentences = [refusals.sentence(item, model) for item in wrong]
         raise UserError("\n".join(f"{where}: {sentence}" for sentence in sentences)) from None

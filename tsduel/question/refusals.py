@@ -13,6 +13,12 @@ _GONE = {
     "them: `variants: baseline: {url: http://HOST:PORT}` (docs/deployments.md)"
 }
 """Keys of earlier versions, and what to write in their place."""
+_KNOBS = {
+    "variants": ": two revisions, BASELINE=v1.132.0 CANDIDATE=v1.133.0",
+    "gobench": ": a package of the module, PACKAGE=./lib/storage",
+    "gobench.package": ": a package of the module, PACKAGE=./lib/storage",
+}
+"""What sets a key that is missing, where a command has no experiment of its own."""
 
 
 def strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -42,7 +48,7 @@ def sentence(item: Any, root: type[BaseModel]) -> str:
         message = str(item["ctx"]["error"])
         return f"{key}: {message}" if key else message
     if item["type"] == "missing":
-        return f"{key}: is needed"
+        return f"{key}: is needed{_KNOBS.get(key, '')}"
     near = did_you_mean(item["input"], re.findall(r"'([^']+)'", item["msg"])) if isinstance(item["input"], str) else ""
     return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]} (it is {item['input']!r}){near}"
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tsduel.core import files, tables
+from tsduel.core import files, results, tables
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, MIX, Family, Metric, threshold
 from tsduel.core.record import BENCH, DUEL, SOLO
@@ -96,6 +96,7 @@ def main(run_dir: Path) -> None:
     soak.write(run)
     for variant, text in benchfmt.files(run, reader(run.plan.kind), samples).items():
         files.write(out / f"{variant}.bench.txt", text)
+    results.point_latest(run_dir)
 
 
 def compare(run: Run, tidied: Tables) -> tuple[list[Sample], list[Row]]:
