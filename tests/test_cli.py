@@ -373,14 +373,16 @@ def test_programs_read_runs_and_their_state(tsduel, tmp_path):
     assert "tsduel tsbs RUN=x" in done.stdout
 
 
-def test_a_plan_leaves_latest_where_it_is(tsduel, tmp_path):
-    """It leads to the run that was provisioned last; the stages after a plan are about that plan."""
+def test_stages_are_about_the_newest_plan_and_latest_is_what_was_compared(tsduel, tmp_path):
+    """After plans alone there is no latest: one sentence says so."""
     results = ("--results", str(tmp_path / "runs"))
     for name in ("one", "two"):
         assert tsduel("plan", name, "EXPERIMENT=quick", *QUICKLY, *results, cwd=tmp_path).returncode == 0
-        assert (tmp_path / "runs/latest").readlink().name == "one"
     assert tsduel("provision", *results, cwd=tmp_path).returncode == 0
-    assert (tmp_path / "runs/latest").readlink().name == "two"
+    assert (tmp_path / "runs/two/host").exists()
+    assert not (tmp_path / "runs/latest").exists()
+    said = tsduel("comment", *results, cwd=tmp_path).stderr
+    assert said.endswith("runs/latest: no run has come to its end here; there are: one, two\n")
     # After a stage that failed, its exit code is that of the whole.
     assert tsduel("give-back", *results, cwd=tmp_path, TSDUEL_FAILED="2").returncode == 2
 

@@ -39,7 +39,7 @@ MISTAKES = {
     "make plan CANDIDATE=path:README.md": "README.md: is no directory",
     "make plan CANDIDATE=binary:README.md": "'README.md' is no executable file",
     "make plan CANDIDATE=-x": "ref '-x' is no name of a revision",
-    "tsduel v1.132.0": "is no checkout of VictoriaMetrics, Prometheus or InfluxDB 1.x",
+    "tsduel v1.132.0": "is no git checkout: go into one of VictoriaMetrics",
     # Names and paths.
     "make plan EXPERIMENT=quik": "did you mean quick?",
     "make plan EXPERIMENT=experiments/quik.yml": "did you mean quick?",
@@ -47,7 +47,7 @@ MISTAKES = {
     "make plan EXPERIMENT=README.md": "README.md:3: not YAML",
     "make report RUN=exampl": "results/exampl: no such run; there are: example; did you mean example?",
     "make comment RUN=a/../b?": "is no name of a run",
-    "make follow": "results/latest: no run has come to its end here; there are: example",
+    "make comment": "results/latest: no run has come to its end here; there are: example",
     "make stop RUN=nowhere": "results/nowhere: no such run",
     "make benchstat RUN=nowhere": "results/nowhere: no such run",
     "make compare-runs": "RUNS is not two runs or more",
@@ -71,7 +71,7 @@ MISTAKES = {
     "make plan TSBS_END=2025-06-09T00:00:00Z": "is shorter than one interval of 80s",
     "make plan AA=yes": "AA: 'yes' is neither 1 nor 0",
     "make plan PROFILE=cpuu": "did you mean cpu?",
-    "make plan TARGET=gpc": "TARGET: 'gpc' is no place for the blocks; allowed: local, ssh, gcp, k8s; did you mean gcp?",
+    "make plan TARGET=gpc": "TARGET: 'gpc' is no place for the blocks; allowed: local, ssh, gcp, k8s; did you",
     "make plan TARGET=gcp": "TARGET=gcp needs to know who pays: add GCP_PROJECT=your-project-id",
     "make plan TARGET=ssh": "TARGET=ssh needs to know the machine: add SSH_HOST=user@host",
     "make plan FAIL_ON=regresion": "did you mean regression?",
@@ -87,9 +87,11 @@ MISTAKES = {
     "make plan SET=host.port=99999": "host.port: input should be less than or equal to 65535",
     "make plan SET=workload.data_kind=irregula": "did you mean irregular?",
     "make plan SET=design.thresholds.duel_typcal_ms=2": "did you mean duel_typical_ms?",
-    "make plan SET='design.load=duel design.loaded_by=baseline design.reload=once'": "leave out design.loaded_by: baseline",
-    "make plan EXPERIMENT=twice.yml": "twice.yml:4: not YAML: the key duel is there twice, first in line 2; mend this line",
+    "make plan SET='design.load=duel design.loaded_by=baseline design.reload=once'": "leave out design.loaded_by",
+    "make plan EXPERIMENT=twice.yml": "twice.yml:4: not YAML: the key duel is there twice, first in line 2",
 }
+INSTALLED = "import sys; from tsduel.cli.app import installed; sys.argv[0] = 'tsduel'; sys.exit(installed())"
+"""As scripts/bootstrap installs it."""
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +99,9 @@ def home(tmp_path_factory):
     """Return a checkout with the recorded run and an experiment whose key stands twice."""
     made = Checkout(tmp_path_factory.mktemp("mistakes") / "checkout")
     (made.path / "twice.yml").write_text("name: x\nduel: {seconds: 1}\nworkload: {scale: 4}\nduel: {seconds: 2}\n")
+    program = made.path / ".venv/bin/tsduel"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={made.path} exec {made.path}/.venv/bin/python -c "{INSTALLED}" "$@"\n')
+    program.chmod(0o755)
     shutil.copytree(PROJECT / "results/example", made.path / "results/example")
     return made.path
 

@@ -376,7 +376,6 @@ class TestKept:
         assert run(EXPERIMENT="") == first
         assert Path("results/r/plan/blocks.tsv").stat() == before
         assert capsys.readouterr().out.count("design    3 blocks, 0 warm-up, 0 spare for what outside causes") == 3
-        assert Path("results/latest").resolve() == Path("results/r").resolve()
         assert first.asked.knobs == {"BLOCKS": "3", "SET": "workload.scale=5"}
 
     @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def _aa_means(verdict: dict[str, Any]) -> str:
         return f"Nothing was called different: verdicts of runs like this one hold on this kind of machine.{also}"
     return (
         f"{told(verdict['reasons'])}. Until one passes, a difference of that size may be noise in a run like this one "
-        f"here: take more blocks (`BLOCKS=`), longer phases (`SET=\"duel.seconds=4\"`), or another machine.{also}"
+        f'here: take more blocks (`BLOCKS=`), longer phases (`SET="duel.seconds=4"`), or another machine.{also}'
     )
 
 
