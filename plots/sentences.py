@@ -131,7 +131,7 @@ def sentence(row: Row, metric: Metric) -> str:
     if verdict == "not comparable" or row["change_pct"] is None:
         return f"{verdict}, {_reason(row)}".removesuffix(", ")
     # Each value is estimated for its side alone.
-    sized = f"{'within blocks ' if numbers.opposed(row) else ''}{size(row, metric)}"
+    sized = f"{size(row, metric)}{' block by block, which decides' if numbers.opposed(row) else ''}"
     if verdict == "equivalent" and "identical in every block" in row["warnings"]:
         return "identical in every block (equivalent)"
     blocks = number_of(row["blocks"], "block")

@@ -427,7 +427,11 @@ NEVER = {"verdict": "not comparable", "warnings": "not comparable: candidate nev
     ("changes", "said"),
     [
         ({}, f"{FOUND.format('0.002, 10')}: regression"),
-        (BETTER, "within blocks 9.0 % faster (95 % CI 6.0 to 12.0 %, adjusted p 0.002, 10 blocks): clear improvement"),
+        (
+            BETTER,
+            "9.0 % faster block by block, which decides (95 % CI 6.0 to 12.0 %, adjusted p 0.002, 10 blocks): clear "
+            "improvement",
+        ),
         (
             {"lo_pct": None, "hi_pct": None, "p_adj": None, "clear": True},
             "2.0 % slower (the same in each of 10 blocks): clear regression",

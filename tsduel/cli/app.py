@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 
 import tsduel
 from tsduel.cli import home
-from tsduel.cli.commands import COMMANDS, PARTS, RUN, WORDS, by_topic, refuse_unread
+from tsduel.cli.commands import COMMANDS, PARTS, RUN, WORDS, by_topic, example, refuse_unread
 from tsduel.cli.knobs import KNOBS, refuse_unknown
 from tsduel.core import codes, results
 from tsduel.core.errors import UserError
@@ -128,8 +128,9 @@ def _command(name: str) -> click.Command:
     parameters = [words, *_options(list(command.knobs))]
     if name in WITH_JSON:
         parameters.append(_option("TSDUEL_JSON", "for programs: JSON on stdout", "--json", flag_value="1"))
+    epilog = example(name) + CODES
     return click.Command(
-        name, callback=call, params=parameters, help=f"{command.help[0].upper()}{command.help[1:]}.", epilog=CODES,
+        name, callback=call, params=parameters, help=f"{command.help[0].upper()}{command.help[1:]}.", epilog=epilog,
         hidden=name in PARTS,
     )  # fmt: skip
 

@@ -43,8 +43,8 @@ class Command:
 
     @property
     def knobs(self) -> Iterator[str]:
-        """The knobs that the command takes."""
-        return (name for name, knob in KNOBS.items() if knob.group in self.groups)
+        """The knobs that the command takes, in the order of its groups."""
+        return (name for group in self.groups for name, knob in KNOBS.items() if knob.group == group)
 
 
 def _report(report: Any, run_dir: Path) -> Any:
@@ -74,7 +74,8 @@ _RENTED, _SHARE, _LOGS, _HOUSE = "Rented machines and pods", "Share", "Your own 
 
 
 def _whole(topic: str, text: str, name: str, *groups: str) -> Command:
-    return Command(topic, text, "tsduel.cli.whole", lambda m, *_: getattr(m, name)(), RESULTS, (*_ASKED, *groups))
+    # What a command is about comes before what it shares with others.
+    return Command(topic, text, "tsduel.cli.whole", lambda m, *_: getattr(m, name)(), RESULTS, (*groups, *_ASKED))
 
 
 WORDS = {"museum": "EXHIBIT", "queries-check": "QUERIES"}
@@ -265,6 +266,14 @@ FIRST = {
     "make stop": "end after the block that is running; finished blocks are kept",
 }
 """The commands that people type first, each with what it does."""
+
+
+def example(name: str) -> str:
+    """Return how a command is typed, in the words of `tsduel`; empty if it is not among the first."""
+    typed = next((typed for typed in FIRST if typed.split()[1] == name and "=" in typed), "")
+    return f"Example: {typed.replace('make', 'tsduel', 1)}\n\n" if typed else ""
+
+
 PROJECT = """
 Project
   make test           checkers, all tests on fakes, one real run; FAST=1: what takes under a minute
