@@ -416,6 +416,7 @@ def test_both_sides_share_a_unit(unit, values, printed):
 
 OPEN = {"verdict": "inconclusive", "lo_pct": -2.0, "hi_pct": 9.0, "p_adj": 0.4}
 SCREEN = {"verdict": "inconclusive (n < 6)"}
+DECIDES = "9.0 % faster block by block, which decides"
 BETTER = {"verdict": "improvement", "clear": True, "change_pct": -9.0, "lo_pct": -12.0, "hi_pct": -6.0}
 SAME = {"verdict": "equivalent"}
 FOUND = "2.0 % slower (95 % CI 1.8 to 2.2 %, adjusted p {} blocks)"
@@ -427,11 +428,7 @@ NEVER = {"verdict": "not comparable", "warnings": "not comparable: candidate nev
     ("changes", "said"),
     [
         ({}, f"{FOUND.format('0.002, 10')}: regression"),
-        (
-            BETTER,
-            "9.0 % faster block by block, which decides (95 % CI 6.0 to 12.0 %, adjusted p 0.002, 10 blocks): clear "
-            "improvement",
-        ),
+        (BETTER, f"{DECIDES} (95 % CI 6.0 to 12.0 %, adjusted p 0.002, 10 blocks): clear improvement"),
         (
             {"lo_pct": None, "hi_pct": None, "p_adj": None, "clear": True},
             "2.0 % slower (the same in each of 10 blocks): clear regression",

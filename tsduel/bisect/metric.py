@@ -18,6 +18,8 @@ WORDS = {
         "memory": "duel_rss_bytes",
         "objects": "duel_objects",
         "bytes": "duel_object_bytes",
+        "reads": "duel_read_calls",
+        "gc": "duel_gc_runs",
     },
     "gobench": {"time": "sec/op", "memory": "B/op", "allocs": "allocs/op"},
 }

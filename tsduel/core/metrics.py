@@ -95,8 +95,8 @@ _duel, _each, _query = _rows(EXCHANGE), _rows(EXCHANGE, per_type=True), _rows("q
 _work = _rows(EXCHANGE, work=True)
 
 
-def _counted(name: str, unit: str, title: str, counter: str) -> Metric:
-    return _each(name, unit, _OTHER, "shown", title, better="none", counter=counter, together="shown")
+def _counted(name: str, unit: str, title: str, counter: str, better: Better = "none") -> Metric:
+    return _each(name, unit, _OTHER, "shown", title, better=better, counter=counter, together="shown")
 
 
 # fmt: off
@@ -131,15 +131,14 @@ _ALL = (
           per_type=True, geomean="work", together="work", counter="objects"),
     _work("duel_object_bytes", "B", _WORK, "work", "Allocated bytes of a query",
           per_type=True, geomean="work", together="work", counter="object_bytes"),
-    _each("duel_gc_runs", "collections", _OTHER, "shown", "Garbage collections of 1000 queries", better="none",
-          counter="gc_runs"),
+    _counted("duel_gc_runs", "collections", "Garbage collections of 1000 queries", "gc_runs", "lower"),
     _each("duel_taken_off_ratio", "ratio", _OTHER, "shown", "Reading and background, share of counted objects",
           better="none"),
-    _counted("duel_read_calls", "calls", "Read calls a query", "read_calls"),
-    _counted("duel_write_calls", "calls", "Write calls a query", "write_calls"),
-    _counted("duel_read_bytes", "B", "Bytes read by system calls a query", "read_bytes"),
-    _counted("duel_written_bytes", "B", "Bytes written by system calls a query", "written_bytes"),
-    _counted("duel_context_switches", "switches", "Context switches a query", "context_switches"),
+    _counted("duel_read_calls", "calls", "Read calls a query", "read_calls", "lower"),
+    _counted("duel_write_calls", "calls", "Write calls a query", "write_calls", "lower"),
+    _counted("duel_read_bytes", "B", "Bytes read by system calls a query", "read_bytes", "lower"),
+    _counted("duel_written_bytes", "B", "Bytes written by system calls a query", "written_bytes", "lower"),
+    _counted("duel_context_switches", "switches", "Context switches a query", "context_switches", "lower"),
     _work("duel_load_objects", "objects", _WORK, "work", "Objects of 1000 ingested samples"),
     _work("duel_load_object_bytes", "B", _WORK, "work", "Allocated bytes of an ingested sample"),
     _duel("duel_load_write_calls", "calls", _OTHER, "shown", "Write calls of 1000 ingested samples"),
