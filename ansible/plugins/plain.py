@@ -43,13 +43,21 @@ class CallbackModule(Default):
     """Prints why a command has failed in its own words, and writes tasks and failures to run.log."""
 
     CALLBACK_NAME = "plain"
+    logged: Task | None = None
 
     def v2_playbook_on_task_start(self, task: Task, is_conditional: bool) -> None:  # noqa: FBT001 - Ansible's signature
         """Name the task."""
-        _log("INFO", task.get_name())
         if VERBOSE:
             super().v2_playbook_on_task_start(task, is_conditional)
         self._display.display(f"task: {task.get_name()}")
+
+    def v2_runner_on_ok(self, result: Result) -> None:
+        """Write the task into run.log, once for all machines: one that was skipped was not done."""
+        if self.logged != result.task:
+            self.logged = result.task
+            _log("INFO", result.task.get_name())
+        if VERBOSE:
+            super().v2_runner_on_ok(result)
 
     def v2_runner_on_failed(self, result: Result, ignore_errors: bool = False) -> Any:  # noqa: FBT001, FBT002 - same
         """Print the reason: what a command said, or was said of it by ansible.builtin.fail."""
@@ -78,5 +86,5 @@ def _nothing(*_: object) -> None:
 
 
 if not VERBOSE:
-    for event in ("playbook_on_play_start", "playbook_on_include", "runner_on_ok", "runner_item_on_ok"):
+    for event in ("playbook_on_play_start", "playbook_on_include", "runner_item_on_ok"):
         setattr(CallbackModule, f"v2_{event}", _nothing)
