@@ -257,15 +257,12 @@ def test_twelve_variants_are_told_apart():
 
 def test_a_caption_says_what_is_drawn():
     """No dark band, no hollow mark, no arrow and no dotted line unless there is one; equal blocks have no range."""
-    assert "dotted" not in caption([replace(CHANGE, screen=True, low=8.0, high=8.0)])
-    assert caption([CHANGE]) == (
-        "Worse is always to the right; the figures have the metric's own sign. The pale band is the metric's "
-        "threshold on both sides. A filled mark: more than chance (adjusted p of at most 0.05)."
-    )
+    assert "Dotted" not in caption([replace(CHANGE, screen=True, low=8.0, high=8.0)])
+    assert caption([CHANGE]) == "Pale band: the metric's threshold."
     all_of_it = caption([
         replace(CHANGE, floor=1.0), replace(CHANGE, sure=False, screen=True), replace(CHANGE, low=-90.0, high=900.0),
     ])  # fmt: skip
-    for said in ("The dark band", "A hollow mark", "An arrow", "A dotted line"):
+    for said in ("Dark band", "Hollow mark", "Arrow", "Dotted"):
         assert said in all_of_it
 
 

@@ -80,19 +80,14 @@ def shared_path(names: Sequence[str]) -> int:
 
 def caption(bars: Sequence[Change]) -> str:
     """Return how to read a picture of these changes: what is drawn, and nothing else."""
-    limit, ratio = _limit(bars), all(bar.ratio for bar in bars)
-    what = "every doubling is as wide" if ratio else "the figures have the metric's own sign"
+    limit = _limit(bars)
     parts = [
-        (f"Worse is always to the right; {what}.", True),
-        ("The pale band is the metric's threshold on both sides.", any(bar.threshold for bar in bars)),
-        (
-            "The dark band is the noise here: as many blocks of a binary against itself stay in it (95 %).",
-            any(b.floor for b in bars),
-        ),
-        ("A filled mark: more than chance (adjusted p of at most 0.05).", any(bar.sure for bar in bars)),
-        ("A hollow mark: it may be chance.", not all(bar.sure for bar in bars)),
-        ("An arrow: the interval goes on.", any(abs(e) > limit for b in bars for e in (b.low, b.high) if e)),
-        ("A dotted line: the range of fewer than six blocks.", any(b.screen and b.low != b.high for b in bars)),
+        ("Every doubling is as wide.", all(bar.ratio for bar in bars)),
+        ("Pale band: the metric's threshold.", any(bar.threshold for bar in bars)),
+        ("Dark band: by so much a binary differs from itself here.", any(b.floor for b in bars)),
+        ("Hollow mark: it may be chance.", not all(bar.sure for bar in bars)),
+        ("Arrow: the interval goes on.", any(abs(e) > limit for b in bars for e in (b.low, b.high) if e)),
+        ("Dotted: the range of fewer than six blocks.", any(b.screen and b.low != b.high for b in bars)),
     ]
     return " ".join(text for text, drawn in parts if drawn)
 

@@ -24,7 +24,8 @@ def section(source: Source, pictures: Pictures) -> str:
     picture, in_words = _picture(source, pictures), tables.each(source, lambda s: markup.items(sentences.answer(s)))
     if source.many:
         own, fold = markup.table(*matrix(source)), markup.folded("Picture, and each in words", picture, *in_words)
-        return markup.paragraphs(*question(source), sides_of_all(source), own, tables.MARKS, worth(source), fold)
+        first = (*question(source), sides_of_all(source), stands(source))
+        return markup.paragraphs(*first, own, tables.MARKS, worth(source), fold)
     words = (
         f"**Answer.** {comparison.title}, over {number_of(len(comparison.valid), 'valid block')} of "
         f"{source.plan.design.blocks}{comparison.on_hosts}: {sentences.headline(comparison)}."
@@ -32,7 +33,7 @@ def section(source: Source, pictures: Pictures) -> str:
     )
     rows = tables.each(source, _table)
     fold = markup.folded("The same in words", *in_words)
-    return markup.paragraphs(*question(source), *words, picture, *rows, fold, worth(source))
+    return markup.paragraphs(*question(source), *words, stands(source), picture, *rows, fold, worth(source))
 
 
 def _table(comparison: Comparison) -> str:
@@ -49,10 +50,11 @@ def _table(comparison: Comparison) -> str:
 
 
 def stands(source: Source) -> str:
-    """Return what the answer stands on: the day, the CPUs, the data."""
+    """Return what the answer stands on: the day, the CPUs, the data, the answers that were compared."""
     known, data = dict(sides.machine(source)), source.plan.workload
     samples = f"{numbers.count(data.samples)} samples" if data else ""
-    return f"Measured {', '.join(filter(None, [source.plan.created[:10], known.get('CPU', ''), samples]))}."
+    measured = f"Measured {', '.join(filter(None, [source.plan.created[:10], known.get('CPU', ''), samples]))}."
+    return " ".join(filter(None, [measured, compared_answers(source)]))
 
 
 def matrix(source: Source) -> tuple[list[str], list[list[str]], range]:
@@ -85,10 +87,8 @@ def question(source: Source) -> tuple[str, str]:
 
 
 def worth(source: Source) -> str:
-    """Return how many answers were compared, the sentences on checks and warnings, and the calibration."""
+    """Return the sentences on checks and warnings, and the calibration."""
     parts = (
-        stands(source),
-        compared_answers(source),
         f"{checks.sentence(source)}.",
         checks.counted(source),
         calibration(source),
