@@ -100,7 +100,15 @@ def test_no_mark_leaves_the_axis_without_intervals():
 def test_chance_is_hollow():
     """What may be chance can be told from what is more, without colour."""
     axes = axes_of({}, {"name": "other", "sure": False})
-    assert [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "D"] == ["#D55E00", "white"]
+    assert [line.get_markerfacecolor() == "white" for line in axes.lines if line.get_marker() == "D"] == [False, True]
+
+
+def test_a_row_has_the_mark_and_the_colour_of_its_verdict():
+    """Of one candidate; the mark stands before the figure, so that a grey print has it."""
+    axes = axes_of({"mark": "✗"}, {"name": "other", "mark": "✓"})
+    worse, better = (line.get_color() for line in axes.lines if line.get_marker() == "D")
+    assert worse != better
+    assert [text.get_text()[:2] for text in axes.texts if "to" in text.get_text()] == ["✗ ", "✓ "]
 
 
 def test_of_very_many_changes_the_largest_are_drawn():

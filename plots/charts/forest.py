@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from matplotlib import ticker
@@ -18,6 +18,13 @@ from plots.charts.style import DARK_BAND, GREY, PALE, Look, headed, hover, key, 
 _ROW_IN, _DODGE, _LONGEST, _LINE = 0.21, 0.62, 40, 30
 _NARROW_ROW_IN, _NARROW_IN = 0.27, 3.7
 MOST_ROWS = 44
+_MARKS = {
+    **dict.fromkeys(("regression", "worse"), "✗"), **dict.fromkeys(("improvement", "better"), "✓"),
+    "negligible": "≈", "equivalent": "=",
+}  # fmt: skip
+"""By verdict, as in the tables; any other is open."""
+_COLOURS = {"✗": "#c4420d", "✓": "#0b7a5c", "≈": "#5a5a5a", "=": "#5a5a5a", "?": "#8a6d00"}
+"""Of one candidate's rows, by mark. In grey, the mark beside the figure tells them apart."""
 _SURE = {"regression", "improvement", "worse", "better", "negligible"}
 
 
@@ -29,7 +36,7 @@ class Change:
     `sure`: the change is more than chance. `threshold` and `floor` (the noise of this machine, if known) are
     in percent. `level` stands behind an interval that is not one of 95 %. `hint` is the row in words. Different
     databases have no threshold: `change`, `low` and `high` are logarithms of the ratio to base 2, and `ratio` is
-    the ratio as text.
+    the ratio as text. `mark` is that of the verdict; empty where there is none.
     """
 
     group: str
@@ -46,6 +53,7 @@ class Change:
     floor: float | None = None
     ratio: str = ""
     level: str = ""
+    mark: str = ""
 
     @classmethod
     def of(cls, row: Mapping[str, Any], group: str, name: str, floor: float | None = None) -> Self:
@@ -66,6 +74,7 @@ class Change:
             higher_is_better=row["better"] == "higher", sure=row["verdict"] in _SURE, screen=row["lo_pct"] is None,
             hint=f"{name}: {' → '.join(sides)} {unit}, {size}, {row['verdict']}", floor=floor, ratio=ratio,
             level="" if level == 95 else f" ({level} %)",  # noqa: PLR2004 - the level of all others
+            mark="" if row["verdict"] in {"shown", "inconclusive (n < 6)"} else _MARKS.get(row["verdict"], "?"),
         )  # fmt: skip
 
 
@@ -117,6 +126,8 @@ def forest(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, nar
     order = _positions(rows)
     candidates = [name for name in labels if any(bar.candidate == name for bar in bars)]
     drawn = {name: look for name, look in looks(labels).items() if name in candidates}
+    if len(candidates) == 1:
+        drawn = {name: replace(look, colour=GREY) for name, look in drawn.items()}
     two = len(labels) == 2 and not narrow  # noqa: PLR2004 - sides
     against = f" against {next(iter(labels.values()))}" if two else ""
     handles = [key(labels[name], look, literal(against), line=False) for name, look in drawn.items()]
@@ -134,7 +145,10 @@ def forest(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, nar
         middle = order[bar.group, bar.name]
         _band(axes, bar, middle, limit)
         shift = (candidates.index(bar.candidate) - (len(candidates) - 1) / 2) / max(len(candidates), 1) * _DODGE
-        _bar(axes, bar, middle + (0.62 * shift + 0.2 if narrow else shift), limit, drawn[bar.candidate])
+        look = drawn[bar.candidate]
+        if len(candidates) == 1:
+            look = replace(look, colour=_COLOURS.get(bar.mark, look.colour))
+        _bar(axes, bar, middle + (0.62 * shift + 0.2 if narrow else shift), limit, look)
         if narrow:
             _above(axes, "" if middle in named else bar.name, _figure(bar) if len(candidates) == 1 else "", middle)
             named.add(middle)
@@ -213,16 +227,17 @@ def _above(axes: Axes, name: str, figure: str, middle: float) -> None:
 
 
 def _figure(bar: Change) -> str:
-    if bar.ratio or bar.low is None or bar.high is None:
-        return bar.ratio or numbers.change(bar.change)
-    return f"{numbers.change(bar.change)} ({numbers.reach(bar.low, bar.high)}){bar.level}"
+    figure = bar.ratio or numbers.change(bar.change)
+    if not bar.ratio and bar.low is not None and bar.high is not None:
+        figure = f"{figure} ({numbers.reach(bar.low, bar.high)}){bar.level}"
+    return f"{bar.mark} {figure}".lstrip()
 
 
 def _directions(axes: Axes, *, ratio: bool) -> None:
     readable(axes, which="x", most=7)
     if ratio:
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda power, _: f"{2 ** abs(power):.3g}"))
-    axes.set_xlabel("times as bad (right) or as good (left)" if ratio else "change for the worse, %")
+    axes.set_xlabel("times" if ratio else "%")
     for text, at, align in (("← better", 0.0, "left"), ("worse →", 1.0, "right")):
         above = {"xycoords": "axes fraction", "ha": align, "va": "bottom"}
         note(axes, text, (at, 1.0), (0, 2), fontsize=9, color=GREY, **above)

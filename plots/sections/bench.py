@@ -32,7 +32,7 @@ def benchmarks(source: Source, pictures: Pictures) -> str:
             "change-in-memory", "change in memory and allocations",
             f"Change of bytes, allocations and own metrics of each benchmark with its 95 % interval: {source.names}",
             caption(changes) if changes else "",
-            forest_of(changes, source.labels, "Change in memory, allocations and own metrics, % (left is better)"),
+            forest_of(changes, source.labels, "Change in memory, allocations and own metrics, %"),
         ),
     )  # fmt: skip
 

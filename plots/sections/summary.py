@@ -195,10 +195,7 @@ def _last_aa(source: Source) -> dict[str, Any] | None:
 def _picture(source: Source, pictures: Pictures) -> str:
     kept = None if source.plan.aa or source.plan.crosses else _last_aa(source)
     changes = [row for comparison in source.comparisons for row in _changes(comparison, source, kept)]
-    wide, narrow = (
-        forest_of(changes, source.labels, f"{source.changes} (left is better)", narrow=narrow)
-        for narrow in (False, True)
-    )
+    wide, narrow = (forest_of(changes, source.labels, source.changes, narrow=narrow) for narrow in (False, True))
     alt = f"What the answer stands on, each change with its interval: {source.names}"
     return pictures.show("change", "change", alt, caption(changes) if changes else "", wide, narrow=narrow)
 
