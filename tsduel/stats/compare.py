@@ -21,7 +21,6 @@ from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, MIX, Family, Metric, threshold
 from tsduel.core.record import BENCH, DUEL, SOLO
 from tsduel.core.rundir import Run, open_run
-from tsduel.plan.order import PAIR
 from tsduel.stats import aa, benchfmt, soak
 from tsduel.stats.findings import Pair, Sample
 from tsduel.stats.rows import Row, row, warn_of_short_phases
@@ -152,7 +151,8 @@ def gather(run: Run, tidied: Tables, name: str) -> Candidate:
         valid=[int(block) for block in counting["block"]],
         hosts=counting["host"].tolist() if apart else (),
         second=second,
-        mirrors=_mirrors([*zip(*second.values(), strict=True)]) if len(run.variants) == PAIR and not apart else (),
+        # Only the order of two variants comes in mirror images (tsduel/plan/order.py).
+        mirrors=() if apart or run.variants[2:] else _mirrors([*zip(*second.values(), strict=True)]),
         # A planned screen stays a screen, noisy or not.
         short=bool((decided["cause"] == OWED).any()) and not (run.plan.screen or run.plan.smoke),
         failures=checks[failed & concerned],
