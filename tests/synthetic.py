@@ -493,8 +493,10 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
                            "index_searches": m * 3.0, "cache_requests": m * 10.0, "cache_misses": 0.0,
                            "gc_cpu": cpu[name] * 1e-10, "gc_runs": m * 2e-3,
                            "objects": m * 300.0 * spec.factor(name, "objects"), "object_bytes": m * 4e4,
-                           "read_calls": m * 2.0, "write_calls": m * 1.0, "read_bytes": m * 300.0,
-                           "written_bytes": m * 900.0, "context_switches": m * 6.0, "taken_off": 0.01}
+                           "read_calls": m * 2.0, "write_calls": m * 1.0, "taken_off": 0.01,
+                           "read_bytes": m * 300.0 * math.exp(shift[name]),
+                           "written_bytes": m * 900.0 * math.exp(shift[name]),
+                           "context_switches": m * 6.0 * math.exp(shift[name])}
                     for name in alive
                 },
             })  # fmt: skip
