@@ -48,6 +48,9 @@ func (s *sitting) ask(ctx context.Context) error {
 	if counts && s.index == 0 && s.Calibration == nil && s.when == "" {
 		steps = append(steps, func() error { return findReadingCost(ctx, s) })
 	}
+	if s.Plan.Duel.Work == "all" {
+		steps = append(steps, func() error { return prime(ctx, s) })
+	}
 	var before map[string][]byte
 	objects := map[string]map[string]int64{}
 	steps = append(steps, func() error {
@@ -57,7 +60,7 @@ func (s *sitting) ask(ctx context.Context) error {
 		}
 		return nil
 	})
-	for place, queryType := range countedFirst(s) {
+	for place, queryType := range countedLast(s) {
 		if s.Plan.Queries.Cache == "cold" && place > 0 {
 			steps = append(steps, func() error { return s.stop(ctx) }, func() error { return s.start(ctx) })
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"tsduel/host/exchange"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
@@ -42,20 +43,45 @@ func counts(s *sitting, queryType string) bool {
 	return s.Plan.Duel.Work == "all" || s.Plan.Duel.Work == "third" && (at+s.Row.Block)%shares == 0
 }
 
-// countedFirst are the query types, those first whose work is counted: one reading then is the edge of two of them.
-// These have the plan's order in every block, since what was asked before fills caches, and so changes what is counted.
-func countedFirst(s *sitting) (types []string) {
+// countedLast are the query types, those last whose work is counted: one reading then is the edge of two of them, and
+// what a fresh process first fills its pools with is in none. They have the plan's order in every block, since what
+// was asked before fills caches, and so changes what is counted.
+func countedLast(s *sitting) (types []string) {
+	var counted []string
 	for _, t := range s.Plan.Queries.Types {
 		if slices.Contains(s.types, t.Name) && counts(s, t.Name) {
-			types = append(types, t.Name)
+			counted = append(counted, t.Name)
 		}
 	}
 	for _, name := range s.types {
-		if !slices.Contains(types, name) {
+		if !slices.Contains(counted, name) {
 			types = append(types, name)
 		}
 	}
-	return types
+	return append(types, counted...)
+}
+
+// primed is how many exchanges of each type precede the first counted phase, if the work of all types is counted.
+const primed = 32
+
+// prime asks queries that no phase of this block asks, in a sitting whose work is counted.
+func prime(ctx context.Context, s *sitting) error {
+	for _, queryType := range s.types {
+		if !counts(s, queryType) {
+			return nil
+		}
+		a := &asking{sitting: s, queryType: queryType, first: s.sent[queryType]}
+		a.plan()
+		a.first += a.job.Until.Count * s.record.Sittings
+		a.job.Until = exchange.Until{Count: primed}
+		if err := a.open(); err != nil {
+			return err
+		}
+		if _, err := s.send(ctx, a.job); err != nil {
+			return err
+		}
+	}
+	return s.readCounters(ctx)
 }
 
 // findReadingCost reads the counters in the warm-up block with nothing between: what a server does for its reader, and
