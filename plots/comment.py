@@ -33,13 +33,14 @@ def main(run_dir: Path) -> str:
         *(
             [summary.sides_of_all(source), markup.table(*summary.matrix(source)), tables.MARKS]
             if source.many
-            else (f"**{side.title}** ({side.blocks}): {sentences.headline(side)}" for side in source.comparisons)
+            else [
+                text for side in source.comparisons
+                for text in (f"**{side.title}**: {sentences.headline(side)}", summary.table(side))
+            ]
         ),
-        markup.quoted(summary.standing(source)),
-        " ".join(filter(None, [
-            markup.text(source.plan.question), summary.compared_answers(source), f"{checks.sentence(source)}.",
-        ])),
-        markup.items([*doubts[:MOST_WARNINGS], *more]),
+        summary.warned(source),
+        f"{summary.stands(source)} {checks.sentence(source)}.",
+        *(["**Warnings**", markup.items([*doubts[:MOST_WARNINGS], *more])] if doubts else []),
         *(
             sentences.folded(
                 side, f"Figures: {side.labels[1]} against {side.labels[0]}", source.query_types,

@@ -31,6 +31,10 @@ HEADLINES = {
 }
 
 
+CALM = {"negligible", "equivalent"}
+"""Verdicts of a change below its threshold: where others differ, a sentence has only how many these are."""
+
+
 def subjects(comparison: Comparison) -> list[Row]:
     """Return the rows of the answer, in the registry's order, without those that another metric answers better.
 
@@ -74,9 +78,14 @@ def short_rows(comparison: Comparison, query_types: Sequence[str]) -> list[Row]:
 
 
 def headline(comparison: Comparison) -> str:
-    """Return the answer in one line, by verdict: "**✗ worse**: Ingestion rate (6.5 % slower). = equivalent: X; Y"."""
+    """Return the answer in one line, by verdict: "**✗ worse**: Ingestion rate (6.5 % slower). The other 3: ..."."""
     by_verdict: dict[str, list[str]] = {}
-    for row in subjects(comparison):
+    rows = subjects(comparison)
+    calm = [row for row in rows if _verdict(row) in CALM]
+    calm = calm if len(calm) < len(rows) else []
+    for row in rows:
+        if row in calm:
+            continue
         verdict = _verdict(row)
         sized = HEADLINES[verdict][1] and row["change_pct"] is not None
         p = f"adjusted p {numbers.probability(row['p_adj'])}" if verdict == NOT_CONFIRMED else ""
@@ -89,6 +98,11 @@ def headline(comparison: Comparison) -> str:
         by_verdict.setdefault(verdict, []).append(f"{name}{markup.aside(beside)}")
     if by_verdict:
         known = [f"{words}: {'; '.join(by_verdict[v])}" for v, (words, _) in HEADLINES.items() if v in by_verdict]
+        if calm:
+            who = (
+                f"The other {len(calm)} are below their" if len(calm) > 1 else f"{comparison.named(calm[0])}: below its"
+            )
+            known.append(f"{who} threshold{'s' if len(calm) > 1 else ''}")
         return ". ".join(filter(None, [before(comparison), *known]))
     # Without a block that counts, give the reason.
     why = (f"block {block}: {reason}" for block, reason in comparison.dropped.items() if not comparison.valid)

@@ -5,8 +5,20 @@ const inWindow = found => boxes(found).width > 0 && boxes(found).bottom <= inner
 const starting = word => every("header p").find(one => one.textContent.startsWith(word));
 // The pictures that have a form for a phone: which of the two is seen. Exactly one has to be.
 const forms = () => every(".wide, .narrow").filter(one => one.getClientRects().length).map(one => one.classList[0]);
-const shown = () => [starting("Question"), starting("Answer"), every("header svg").find(one => boxes(one).width)].map(inWindow);
+const shown = () => [every("h1")[0], starting("Answer"), every("header svg").find(one => boxes(one).width)].map(inWindow);
 
+// Words with a letter that stand in the window; a picture's are outlines.
+const words = () => {
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+  while (walk.nextNode()) {
+    const at = walk.currentNode, range = document.createRange();
+    range.selectNodeContents(at);
+    const box = boxes(range), folded = at.parentElement.closest("details:not([open])");
+    const hidden = folded && !at.parentElement.closest("summary") || at.parentElement.closest("script, style");
+    if (!hidden && box.width && box.height && box.top < innerHeight) found.push(...at.textContent.match(/\S*[a-z]\S*/gi) || []);
+  }
+  return found;
+};
 // Text that is wider than its box and cannot be scrolled to, or that leaves its picture; a page wider than its window.
 const scrolls = at => at && (/auto|scroll/.test(getComputedStyle(at).overflowX) || scrolls(at.parentElement));
 const wide = one => one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1 && !scrolls(one);

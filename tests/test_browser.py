@@ -50,6 +50,7 @@ def test_the_first_screen_holds_question_answer_and_picture(report, browser, tmp
     browser.open(report, *SCREENS[screen])
     assert browser.run("shown()") == [True, True, True]
     assert browser.run("forms()") == [{"wide": "wide", "phone": "narrow"}[screen]]
+    assert 60 < len(browser.run("words()")) <= 130
     browser.screenshot((DOCS if os.environ.get("UPDATE_GOLDEN") else tmp_path) / f"report-{screen}.png")
     assert browser.run("cut()") == []
     browser.run("document.querySelectorAll('details').forEach(one => one.open = true)")

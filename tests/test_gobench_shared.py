@@ -134,7 +134,7 @@ def test_the_comment_begins_with_the_answer_and_warns(tmp_path):
     found = comment.main(run).splitlines()
     assert found[0].startswith("<!-- tsduel: ")
     assert found[2].startswith(
-        "**v1.1.0 against v1.0.0** (6 blocks): **✗ worse**: Memory, all benchmarks (10.0 % more). **✓ better**: "
+        "**v1.1.0 against v1.0.0**: **✗ worse**: Memory, all benchmarks (10.0 % more). **✓ better**: "
     )
     said = "\n".join(found)
     assert "The toolchains differ (baseline go1.26.8, candidate go1.27.0)" in said
@@ -191,7 +191,7 @@ def test_a_benchmark_that_broke_begins_the_answer_and_is_a_failed_check(tmp_path
     row, why = "Search/Names/100", "BenchmarkSearch/Names/100 ended with exit code 2: panic: queue is closed"
     run = made(tmp_path, replace(SPEC, only={row: "baseline"}, lacking={row: ("candidate", why)}))
     answer = comment.main(run).splitlines()[2]
-    assert f"(6 blocks): **✗ a check failed**: v1.1.0: {why}. **✗ worse**: Memory" in answer
+    assert f"**: **✗ a check failed**: v1.1.0: {why}. **✗ worse**: Memory" in answer
     assert outcome.exit_code(run, "") == outcome.exit_code(run, "regression") == 4
     assert f"1 check failed (candidate: {why})" in capsys.readouterr().err
     report.print_summary(run)
@@ -201,7 +201,7 @@ def test_a_benchmark_that_broke_begins_the_answer_and_is_a_failed_check(tmp_path
 def test_one_program_on_both_sides_begins_every_answer(tmp_path, capsys):
     """Two revisions whose executables are the same bytes: report, comment and terminal say so first."""
     run, said = made(tmp_path, replace(SPEC, sha256="ab" * 32)), "! Both sides run the same program"
-    assert f"(6 blocks): **{said}**: they differ in revision" in comment.main(run).splitlines()[2]
+    assert f"**: **{said}**: they differ in revision" in comment.main(run).splitlines()[2]
     report.main(run)
     assert said in (run / "report.md").read_text().partition("Answer.")[2][:200]
     report.print_summary(run)

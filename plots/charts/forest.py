@@ -92,7 +92,6 @@ def caption(bars: Sequence[Change]) -> str:
     limit = _limit(bars)
     parts = [
         ("Every doubling is as wide.", all(bar.ratio for bar in bars)),
-        ("Pale band: the metric's threshold.", any(bar.threshold for bar in bars)),
         ("Dark band: by so much a binary differs from itself here.", any(b.floor for b in bars)),
         ("Hollow mark: it may be chance.", not all(bar.sure for bar in bars)),
         ("Arrow: the interval goes on.", any(abs(e) > limit for b in bars for e in (b.low, b.high) if e)),

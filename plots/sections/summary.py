@@ -23,20 +23,24 @@ def section(source: Source, pictures: Pictures) -> str:
     """Return the first screen without the title: of many variants a matrix, and the answer of each folded."""
     picture, in_words = _picture(source, pictures), tables.each(source, lambda s: markup.items(sentences.answer(s)))
     if source.many:
-        own, fold = markup.table(*matrix(source)), markup.folded("Picture, and each in words", picture, *in_words)
-        first = (*question(source), sides_of_all(source), stands(source))
-        return markup.paragraphs(*first, own, tables.MARKS, worth(source), fold)
-    words = (
-        f"**Answer.** {comparison.title}, over {number_of(len(comparison.valid), 'valid block')} of "
-        f"{source.plan.design.blocks}{comparison.on_hosts}: {sentences.headline(comparison)}."
+        own, fold = (
+            markup.table(*matrix(source)),
+            markup.folded("Picture, and each in words", question(source), picture, *in_words),
+        )
+        first = (sides_of_all(source), stands(source))
+        return markup.paragraphs(warned(source), *first, own, tables.MARKS, worth(source), fold)
+    two = len(source.comparisons) > 1
+    answers = (
+        f"**Answer.** {f'{comparison.title}: ' if two else ''}{sentences.headline(comparison)}."
         for comparison in source.comparisons
     )
-    rows = tables.each(source, _table)
-    fold = markup.folded("The same in words", *in_words)
-    return markup.paragraphs(*question(source), *words, stands(source), picture, *rows, fold, worth(source))
+    rows = tables.each(source, table)
+    fold = markup.folded("In words", question(source), *in_words)
+    first = (warned(source), *answers, stands(source))
+    return markup.paragraphs(*first, picture, *rows, fold, worth(source))
 
 
-def _table(comparison: Comparison) -> str:
+def table(comparison: Comparison) -> str:
     """Return a row for each subject: both values, the change with its interval, the verdict."""
     rows = []
     for row in sentences.subjects(comparison):
@@ -50,10 +54,13 @@ def _table(comparison: Comparison) -> str:
 
 
 def stands(source: Source) -> str:
-    """Return what the answer stands on: the day, the CPUs, the data, the answers that were compared."""
+    """Return what the answer stands on: blocks, the day, the CPUs, the data, the answers that were compared."""
     known, data = dict(sides.machine(source)), source.plan.workload
     samples = f"{numbers.count(data.samples)} samples" if data else ""
-    measured = f"Measured {', '.join(filter(None, [source.plan.created[:10], known.get('CPU', ''), samples]))}."
+    made, planned = ({side.blocks for side in source.comparisons}, source.plan.design.blocks)
+    few = min(len(side.valid) for side in source.comparisons) < planned
+    blocks = f"{' and '.join(sorted(made))}{f' of {planned}' if few else ''}"
+    measured = f"{', '.join(filter(None, [blocks, source.plan.created[:10], known.get('CPU', ''), samples]))}."
     return " ".join(filter(None, [measured, compared_answers(source)]))
 
 
@@ -80,20 +87,21 @@ def sides_of_all(source: Source) -> str:
     return f"**Answer.** {source.names} over {source.plan.design.blocks} planned blocks. {first}{each}."
 
 
-def question(source: Source) -> tuple[str, str]:
-    """Return the question, and the warnings about the whole run."""
-    text = f"**Question.** {markup.text(source.plan.question)}" if source.plan.question else ""
-    return text, markup.quoted(standing(source))
+def question(source: Source) -> str:
+    """Return the question; empty without one."""
+    return f"**Question.** {markup.text(source.plan.question)}" if source.plan.question else ""
+
+
+def warned(source: Source) -> str:
+    """Return the warnings about the whole run, quoted."""
+    return markup.quoted(standing(source))
 
 
 def worth(source: Source) -> str:
-    """Return the sentences on checks and warnings, and the calibration."""
-    parts = (
-        f"{checks.sentence(source)}.",
-        checks.counted(source),
-        calibration(source),
-    )
-    return " ".join(filter(None, parts))
+    """Return the sentences on checks that failed or were not made, on warnings, and on the calibration."""
+    checked = checks.sentence(source)
+    failed = "" if checked.endswith("none failed") else f"{checked}."
+    return " ".join(filter(None, [failed, checks.counted(source), calibration(source)]))
 
 
 def standing(source: Source) -> list[str]:
@@ -177,7 +185,7 @@ def calibration(source: Source) -> str:
         return ""
     kept = _last_aa(source)
     if kept is None:
-        return f"Uncalibrated: no A/A run on this kind of machine is known here (`make {source.plan.kind} AA=1`)."
+        return f"Uncalibrated: no A/A run is known here (`make {source.plan.kind} AA=1`)."
     other = "" if kept["same_workload"] else ", of another experiment"
     by = f"Calibrated by the A/A run {kept['run']}{other}, which"
     if kept["passed"]:
