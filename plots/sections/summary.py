@@ -36,8 +36,7 @@ def section(source: Source, pictures: Pictures) -> str:
     )
     rows = tables.each(source, table)
     fold = markup.folded("In words", question(source), *in_words)
-    first = (warned(source), *answers, stands(source))
-    return markup.paragraphs(*first, picture, *rows, fold, worth(source))
+    return markup.paragraphs(warned(source), *answers, stands(source), picture, *rows, fold, worth(source))
 
 
 def table(comparison: Comparison) -> str:
