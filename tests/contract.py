@@ -31,6 +31,7 @@ GO_TYPES = {
     "Plan.place": "Place", "Host.pin": "Pin",
     # Go reads null as 0, or as a section with nothing in it.
     **{f"Plan.{name}": name.capitalize() for name in ("duel", "duration", "queries", "settle", "watchdog")},
+    "Plan.limits": "ServerLimits", "ServerLimits.cpus": "float64", "ServerLimits.memory_mb": "int64",
     "Duel.load_s": "float64",
     "GoBench.alternate": "*bool", "GoBench.count": "*int64", "Noise.swap_flag_pages": "*float64",
     "Target.samples_per_row": "float64",

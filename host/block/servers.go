@@ -132,6 +132,7 @@ func (s *server) start(ctx context.Context, logPrefix string, cpus []int) (err e
 		}
 	}
 	call := s.command(verb{name: "start", args: s.component.Flags})
+	call.Limits = proc.LimitsOf(v.Plan.Limits)
 	call.Log, call.CPUs, call.Make = cmp.Or(s.secretLog, s.log), cpus, []string{filepath.Join(v.data, s.role)}
 	if s.process, err = machine.Start(call); err != nil {
 		return err
@@ -291,7 +292,11 @@ func (all servers) died() error {
 			return flood
 		}
 		if !s.deployed() && s.process.HasEnded() {
-			return faultf("the %s (pid %d) died: %s%s", s.role, s.process.Pid, lastWords(s), s.variant.outOfMemory())
+			why := s.variant.outOfMemory()
+			if s.process.LimitKills() > 0 {
+				why = fmt.Sprintf("; it needed more than the %d MB of limits.memory_mb", s.variant.Plan.Limits.MemoryMb)
+			}
+			return faultf("the %s (pid %d) died: %s%s", s.role, s.process.Pid, lastWords(s), why)
 		}
 	}
 	return nil

@@ -153,6 +153,7 @@ func (s *sitting) start(ctx context.Context) error {
 		func() error { return record.SyncDisk(s.Scratch) },
 		func() error { return s.startEqually(ctx) },
 		s.keepPlaces,
+		s.keepGoCPUs,
 		func() error { return takeTurns(s) },
 		func() error { return s.all((*variant).countInstructions) },
 	)
@@ -196,6 +197,22 @@ func (s *sitting) keepPlaces() error {
 		for _, server := range v.servers {
 			s.record.Places = append(s.record.Places, record.DuelPlace{Sitting: s.index, Loading: s.loading, Variant: v.Name,
 				Role: server.role, Placed: proc.Placed(server.pid, server.program)})
+		}
+	}
+	return nil
+}
+
+// goCPUs is how many CPUs a Go program sees, as VictoriaMetrics and Prometheus' client library tell it.
+var goCPUs = record.Counter{Name: "process_cpu_cores_available|go_sched_gomaxprocs_threads"}
+
+func (s *sitting) keepGoCPUs() error {
+	if s.Plan.Limits.Cpus == 0 {
+		return nil
+	}
+	s.record.GoCPUs = map[string]float64{}
+	for _, v := range s.alive() {
+		if sum, found, err := scrape.Sum(s.bodies[v.Name], goCPUs); err == nil && found {
+			s.record.GoCPUs[v.Name] = sum
 		}
 	}
 	return nil

@@ -301,7 +301,7 @@ func (v *variant) metrics(ctx context.Context) (all []byte) {
 		}
 		all = append(append(all, body...), '\n')
 		if !s.deployed() {
-			all = append(all, ofKernel(s.pid)...)
+			all = append(all, ofKernel(s)...)
 		}
 	}
 	return all

@@ -16,14 +16,18 @@ import (
 var kernelCounters = map[string]record.Counter{}
 
 func init() {
-	for _, name := range []string{"read_calls", "write_calls", "read_bytes", "written_bytes", "context_switches"} {
+	for _, name := range []string{"read_calls", "write_calls", "read_bytes", "written_bytes", "context_switches",
+		"throttled_us"} {
 		kernelCounters[name] = record.Counter{Name: "tsduel_kernel_" + name}
 	}
 }
 
 // ofKernel are the lines of an exposition; none for a process that has ended.
-func ofKernel(pid int) (lines []byte) {
-	counted, _ := proc.Work(pid)
+func ofKernel(s *server) (lines []byte) {
+	counted, _ := proc.Work(s.pid)
+	if held, limited := s.process.Throttled(); limited {
+		lines = fmt.Appendf(lines, "%s %d\n", kernelCounters["throttled_us"].Name, held.Microseconds())
+	}
 	for name, value := range counted {
 		lines = fmt.Appendf(lines, "%s %d\n", kernelCounters[name].Name, value)
 	}

@@ -40,6 +40,7 @@ type Command struct {
 	Make      []string          // directories that it needs
 	Scratch   string
 	CPUs      []int
+	Limits    proc.Limits
 	Log       string        // of Start: its output is appended there
 	Patience  time.Duration // of Run
 }
@@ -103,7 +104,8 @@ func execute(c Command, stdin, stdout, stderr *os.File, log string) (*proc.Proce
 		return nil, err
 	}
 	return proc.Start(proc.Command{Argv: append([]string{bash}, c.Argv...), Env: append(c.Env, "TSDUEL_HOST="+self),
-		Dir: c.Dir, Scratch: c.Scratch, Stdin: stdin, Stdout: stdout, Stderr: stderr, CPUs: c.CPUs, Log: log})
+		Dir: c.Dir, Scratch: c.Scratch, Stdin: stdin, Stdout: stdout, Stderr: stderr, CPUs: c.CPUs, Limits: c.Limits,
+		Log: log})
 }
 
 // Run runs a command to its end.

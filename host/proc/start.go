@@ -33,14 +33,16 @@ type Command struct {
 	Env                   []string // NAME=VALUE, over those of Environment
 	Dir, Scratch          string   // Scratch is the value of Mark
 	Stdin, Stdout, Stderr *os.File
+	Limits                Limits
 	CPUs                  []int  // it may run on these; empty: all that this process may run on
 	Log                   string // the file that Stdout or Stderr appends to, which is watched; empty: none
 }
 
 // Process was started by Start; it leads a session of its own.
 type Process struct {
-	Pid   int
-	name  string
+	Pid  int
+	name string
+	limited
 	group *Group // nil: what it starts is found by its descent
 	holder
 	ended chan struct{}
@@ -124,6 +126,7 @@ func Start(c Command) (*Process, error) {
 		children.Delete(p.Pid)
 		means.close()
 		endLog()
+		p.limited.end()
 		if p.group != nil {
 			_ = os.Remove(p.group.dir) // unless it has left processes there
 		}
@@ -151,7 +154,13 @@ func (p *Process) startHere(cmd *exec.Cmd, c Command) (err error) {
 		}
 		defer func() { _ = unix.SchedSetaffinity(0, &before) }()
 	}
-	p.group, err = Ours().start(cmd)
+	if p.group, err = Ours().start(cmd); err != nil {
+		return err
+	}
+	if err = p.limited.hold(c.Limits, cmd.Process.Pid, p.group); err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
 	return err
 }
 

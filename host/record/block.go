@@ -164,6 +164,7 @@ type DuelRecord struct {
 	RSSBytes      map[string]int64              `json:"rss_bytes"`         // after the duel
 	RSSByRole     ByRole                        `json:"rss_by_role"`
 	RSSPeakBytes  map[string]int64              `json:"rss_peak_bytes"`
+	GoCPUs        map[string]float64            `json:"go_cpus,omitempty"` // that a limited Go program sees
 }
 
 // DuelStart is the state in which a side began; unequal states void the block.

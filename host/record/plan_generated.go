@@ -23,6 +23,7 @@ type Plan struct {
 	Queries     Queries           `json:"queries"`
 	Duel        Duel              `json:"duel"`
 	Settle      Settle            `json:"settle"`
+	Limits      ServerLimits      `json:"limits"`
 	Mixed       *Mixed            `json:"mixed"`
 	Capacity    *Capacity         `json:"capacity"`
 	GoBench     *GoBench          `json:"gobench"`
@@ -97,6 +98,11 @@ type Rates struct {
 	Connections int      `json:"connections"`
 	LateMS      float64  `json:"late_ms"`
 	LatePct     float64  `json:"late_pct"`
+}
+
+type ServerLimits struct {
+	Cpus     float64 `json:"cpus"`
+	MemoryMb int64   `json:"memory_mb"`
 }
 
 type Settle struct {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"tsduel/host/noise"
+	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
@@ -26,6 +27,10 @@ func (h *host) checkHost() (err error) {
 	}
 	if h.Builds, err = record.LoadBuilds(h.RunDir, h.Plan); err != nil {
 		return err
+	}
+	if err := proc.CanLimit(proc.LimitsOf(h.Plan.Limits)); err != nil {
+		return record.UserError("limits: no control group can be made here (%v): run as root, or where the controllers cpu "+
+			"and memory are delegated to you, or leave limits out", err)
 	}
 	// Data and queries are counted when they are generated.
 	free, _ := record.IsFull(h.Scratch)

@@ -152,7 +152,7 @@ var counted = []struct {
 	{"duel_objects", "objects", 1}, {"duel_object_bytes", "object_bytes", 1},
 	{"duel_read_calls", "read_calls", 1}, {"duel_write_calls", "write_calls", 1},
 	{"duel_read_bytes", "read_bytes", 1}, {"duel_written_bytes", "written_bytes", 1},
-	{"duel_context_switches", "context_switches", 1},
+	{"duel_context_switches", "context_switches", 1}, {"duel_throttled_us", "throttled_us", 1},
 }
 
 // loadCounted are the same for samples that were loaded in turn.
@@ -162,7 +162,7 @@ var loadCounted = []struct {
 }{
 	{"duel_load_objects", "objects", 1e-3}, {"duel_load_object_bytes", "object_bytes", 1},
 	{"duel_load_write_calls", "write_calls", 1e-3}, {"duel_load_written_bytes", "written_bytes", 1},
-	{"duel_load_context_switches", "context_switches", 1e-3},
+	{"duel_load_context_switches", "context_switches", 1e-3}, {"duel_load_throttled_us", "throttled_us", 1},
 }
 
 // duel adds the figures of a block's duel.
@@ -201,6 +201,7 @@ func (b *block) duel(d *record.DuelRecord) error {
 	}
 	b.each("duel_idle_cpu_ms", "", idle.moved, seconds*1e6)
 	b.each("duel_rss_bytes", "", floats(d.RSSBytes), 1)
+	b.each("duel_go_cpus", "", d.GoCPUs, 1)
 	if len(d.Load) > 0 {
 		return b.loadedInTurn(d.Load)
 	}

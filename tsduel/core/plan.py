@@ -23,6 +23,7 @@ from tsduel.core.sections import (
     Part,
     ProfileKind,
     Report,
+    ServerLimits,
     Settle,
     Watchdog,
     first_error,
@@ -142,6 +143,7 @@ class Plan(Part):
     queries: Queries | None = None
     duel: Duel | None = None
     settle: Settle | None = None
+    limits: ServerLimits | None = None
     mixed: Mixed | None = None
     capacity: CapacityAsked | None = None
     gobench: GoBench | None = None

@@ -393,6 +393,13 @@ class Host(Machine):
     pin: Annotated[Literal["auto", "off"], OFF] | Pins = "auto"
 
 
+class ServerLimits(Part):
+    """What each component of either side may use, by a control group: CPUs on average, memory in MB of 2**20 bytes."""
+
+    cpus: Annotated[float, Field(ge=0.01, le=1024)] | None = None
+    memory_mb: Annotated[int, Field(ge=16, le=1 << 24)] | None = None
+
+
 class Report(Part):
     """What the report shows. `shift`: the shift in service time; None: if builds are equal, without AA=1."""
 

@@ -67,7 +67,8 @@ DATABASE = Database(
             "gc_cpu": Counter(name="go_gc_cpu_seconds_total"),
             **GO_WORK,
             "parts": Counter(name="vm_parts", labels=_OF_STORAGE),
-            "index_files": Counter(name="vm_parts", labels={"type": "indexdb/file"}),
+            # What lies in memory becomes a file when the server stops.
+            "index_files": Counter(name="vm_parts", labels={"type": "indexdb/(file|inmemory)"}),
             "inmemory_parts": Counter(name="vm_parts", labels={"type": ".*/inmemory"}),
             "pending": Counter(name="vm_pending_rows"),
             "active_merges": Counter(name="vm_active_merges"),

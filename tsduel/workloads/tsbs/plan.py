@@ -97,6 +97,7 @@ class TsbsPlanned(Planned):
             "queries": Queries(**experiment.queries.model_dump(exclude={"types", "shared_seed"}), **mine, alike=alike),
             "duel": experiment.duel.model_copy(update={"counters": counters, "work": counting} | all_data),
             "settle": experiment.settle,
+            "limits": experiment.limits,
             "mixed": _mixed(experiment, used),
             "capacity": experiment.capacity and _typed(experiment.capacity, experiment),
             "report": experiment.report,
@@ -174,6 +175,7 @@ class TsbsPlanned(Planned):
             # Absent unless needed, so that stored results of other runs keep their names.
             **({"own_data": [file.key for file in workload.data]} if workload and workload.told else {}),
             **({"own_queries": [kind.keys for kind in queries.types]} if queries and is_own(queries) else {}),
+            **({"limits": plan.limits.model_dump()} if plan.limits else {}),
             **({"start_from": plan.design.start_from} if plan.design.start_from != "empty" else {}),
             **({"databases": " and ".join(v.target for v in plan.variants)} if plan.crosses else {}),
         }

@@ -70,6 +70,7 @@ class TsbsExperiment(experiment.Experiment):
     queries: Queries = Queries()
     duel: sections.Duel = sections.Duel()
     settle: sections.Settle = sections.Settle()
+    limits: sections.ServerLimits | None = None
     mixed: sections.MixedAsked | None = None
     capacity: sections.CapacityAsked | None = None
     design: Design = Design()

@@ -1,0 +1,63 @@
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// limitedHere starts a program with limits; the test is left out where no group can be made.
+func limitedHere(t *testing.T, limits Limits, program string) *Process {
+	t.Helper()
+	if err := CanLimit(limits); err != nil {
+		t.Skip("no control groups with limits here:", err)
+	}
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Start(Command{Argv: []string{bash, "-c", program}, Dir: t.TempDir(), Scratch: t.TempDir(), Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+// A program that never rests gets a fifth of a CPU, and the time that it was held back is counted.
+func TestALimitOfCPUHoldsAProgramBack(t *testing.T) {
+	p := limitedHere(t, Limits{CPUs: 0.2}, "while :; do :; done")
+	time.Sleep(time.Second)
+	held, limited := p.Throttled()
+	if used, err := CPU(p.Pid); err != nil || !limited || used > 500*time.Millisecond || held < 100*time.Millisecond {
+		t.Error(used, err, limited, held)
+	}
+}
+
+// A program that needs more memory than its limit is ended, and it is known why; its groups are gone then.
+func TestALimitOfMemoryEndsAProgram(t *testing.T) {
+	p := limitedHere(t, Limits{Memory: 32 << 20}, `x=$(head -c 200000000 /dev/zero | tr '\0' x); echo "${#x}"`)
+	select {
+	case <-p.Ended():
+	case <-time.After(20 * time.Second):
+		t.Fatal("it goes on")
+	}
+	if p.LimitKills() == 0 {
+		t.Error("no kill was counted, exit code", p.Exit().Code)
+	}
+	for _, dir := range p.limited.ownGroups {
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Error(dir, "is left")
+		}
+	}
+}
+
+// Without limits there is no group, and nothing is counted.
+func TestAProgramWithoutLimitsIsFree(t *testing.T) {
+	p := limitedHere(t, Limits{}, "sleep 9")
+	if _, limited := p.Throttled(); limited || p.LimitKills() != 0 || len(p.limited.ownGroups) > 0 {
+		t.Error("limited:", strings.Join(p.limited.ownGroups, " "))
+	}
+}
