@@ -42,6 +42,7 @@ def planned(variants=SIDES, where=None, **parts):
         ({"duel": {"load": True}}, "duel.load: servers that run already"),
         ({"duel": {"enabled": False}}, "duel.enabled: false: servers that run already"),
         ({"capacity": {"rates": [1, 2], "within_ms": 5}}, "capacity: servers that run already"),
+        ({"limits": {"cpus": 1}}, "limits: servers that run already"),
         ({"profile": ["cpu"]}, "profile: servers that run already"),
         (
             {"hosts": ["client", "server"]},

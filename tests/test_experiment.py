@@ -80,7 +80,7 @@ def test_a_whole_number_is_the_word_of_a_variable():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "capacity, design, duel, gcp, host, k8s, kind, matrix, mixed, name, noise, parameters"),
+        ("blocks", "capacity, design, duel, gcp, host, k8s, kind, limits, matrix, mixed, name, noise, parameters"),
         ("design.block", "blocks, judged, load, loaded_by, max_failed_blocks, reload, seed, spare_blocks"),
         ("variants.baseline.flag", "components, env, files, flags, go, package, path, ref, replicas, repo, role"),
     ],
@@ -115,6 +115,8 @@ VALUES = [
     ("queries.seconds", float("nan"), "queries.seconds: "),
     ("design.thresholds", {"speed": 1.0}, "design.thresholds: 'speed' is no metric; allowed: "),
     ("host.port", 80, "host.port: input should be greater than or equal to 1024"),
+    ("limits.cpus", 0, "limits.cpus: input should be greater than or equal to 0.01"),
+    ("limits.cpu", 1, "limits.cpu: unknown key; allowed here: cpus, memory_mb; did you mean cpus?"),
     ("host.pin", {"server": [0], "client": [0]}, "CPU 0 is given to the servers and to the client"),
     ("variants", {"baseline": {"ref": "v1"}}, "variants: `candidate` is needed (CANDIDATE=v1.2.3)"),
     ("variants", with_sides(target="mysql"), "variants.baseline.target: unknown database; allowed: "),

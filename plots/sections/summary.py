@@ -59,7 +59,9 @@ def stands(source: Source) -> str:
     made, planned = ({side.blocks for side in source.comparisons}, source.plan.design.blocks)
     few = min(len(side.valid) for side in source.comparisons) < planned
     blocks = f"{' and '.join(sorted(made))}{f' of {planned}' if few else ''}"
-    measured = f"{', '.join(filter(None, [blocks, source.plan.created[:10], known.get('CPU', ''), samples]))}."
+    limits = source.plan.limits.words if source.plan.limits else ""
+    held = f"each server held to {limits}" if limits else ""
+    measured = f"{', '.join(filter(None, [blocks, source.plan.created[:10], known.get('CPU', ''), held, samples]))}."
     return " ".join(filter(None, [measured, compared_answers(source)]))
 
 

@@ -152,6 +152,7 @@ class TsbsPlanned(Planned):
             f"workload  {workload.samples:,} samples of {workload.scale:,} hosts, {len(plan.query_types)} query types",
             f"block     {block}",
             *([f"warm-up   each alone: one load of {large.samples:,} samples, not judged"] if large else []),
+            *([f"limits    {plan.limits.words} for each server of either side"] if plan.limits else []),
             *_at_rates(plan),
             *told,
         ]

@@ -191,6 +191,7 @@ class TsbsExperiment(experiment.Experiment):
             "capacity": self.capacity is not None,
             "profile": bool(self.profile),
             "host.pin": not isinstance(self.host.pin, str),
+            "limits": self.limits is not None,
         }
         urls = [part.url for variant in self.variants.values() for part in variant.parts]
         yield from deployments.refused(urls, against)
