@@ -178,19 +178,19 @@ func duels(t *testing.T, modes ...string) *frame {
 	target := spec.Plan.Targets["fake"]
 	target.Counters["answers_kept"] = record.Counter{Name: "vm_cache_entries"}
 	f := newFrame(spec, nil)
-	f.targets = filepath.Dir(adapter(spec.RunDir, ""))
+	f.given.Adapters = filepath.Dir(adapter(spec.RunDir, ""))
 	for _, v := range f.Plan.Variants {
 		f.Row.Order = append(f.Row.Order, v.Name)
 		v.Components[0].Env["FAKE_ASKED"] = "1"
 		one := newVariant(f, v)
 		f.variants[v.Name] = one
-		for _, dir := range []string{one.dir, filepath.Join(one.data, "server"), f.emptyDir()} {
+		for _, dir := range []string{one.Dir, filepath.Join(one.Data, "server"), f.layout.EmptyDir()} {
 			check(t, os.MkdirAll(dir, 0o755))
 		}
 	}
 	t.Cleanup(func() {
 		for _, v := range f.variants {
-			check(t, v.close(true))
+			check(t, v.Close(true))
 		}
 	})
 	return f
@@ -306,11 +306,11 @@ func logged(spec record.Spec, log, word string) (found []string) {
 // asked are the numbers of the queries that a server was asked in a duel, with their type: t5, u7.
 func asked(t *testing.T, f *frame, name string) (queries []string) {
 	t.Helper()
-	if slices.Contains(logged(f.Spec, name+"/duel-server.log", "cache"), "present") {
+	if slices.Contains(logged(f.Spec, name+"/duel-server.Log", "cache"), "present") {
 		t.Errorf("%s began with a cache", name)
 	}
 	short := strings.NewReplacer("query="+types[0]+"&seed=1&n=", "t", "query="+types[1]+"&seed=1&n=", "u")
-	for _, query := range logged(f.Spec, name+"/duel-server.log", "asked") {
+	for _, query := range logged(f.Spec, name+"/duel-server.Log", "asked") {
 		queries = append(queries, short.Replace(query))
 	}
 	return queries

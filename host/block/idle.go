@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tsduel/host/checks"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
@@ -30,7 +31,7 @@ func (s *sitting) startEqually(ctx context.Context) error {
 			func() error {
 				return s.all(func(v *variant) error {
 					if v.mergesLater() && !s.loading && (attempt > 1 || s.when != "before" && s.index == 0) {
-						return v.askToSettle(ctx, "merged")
+						return v.AskToSettle(ctx, "merged")
 					}
 					return nil
 				})
@@ -40,7 +41,7 @@ func (s *sitting) startEqually(ctx context.Context) error {
 				if attempt > 1 {
 					return nil
 				}
-				return s.all(func(v *variant) error { return v.answersKept(s.bodies[v.Name]) })
+				return s.all(func(v *variant) error { return v.AnswersKept(s.bodies[v.Name]) })
 			},
 		)
 		if err != nil || s.decided() {
@@ -67,7 +68,7 @@ func (s *sitting) startEqually(ctx context.Context) error {
 func (s *sitting) unequalParts() (string, error) {
 	first := map[string]float64{} // by target and number of replicas, each of which has parts of its own
 	for _, v := range s.alive() {
-		counter, has := v.target.Counters["parts"]
+		counter, has := v.Module.Counters["parts"]
 		parts, found, err := scrape.Sum(s.bodies[v.Name], counter)
 		if err != nil {
 			return "", err
@@ -79,13 +80,13 @@ func (s *sitting) unequalParts() (string, error) {
 			unknown := fmt.Sprintf("in how many parts the data of %s lie is not known: %s is not in its /metrics", v.Name,
 				counter.Name)
 			if s.Plan.Settle.Mode == "merged" && v.merges() {
-				v.equalStart(-1, unknown)
+				v.EqualStart(-1, unknown)
 			} else {
 				s.note(v.Name, "", unknown)
 			}
 			continue
 		}
-		alike := fmt.Sprint(v.Target, v.servers.replicas())
+		alike := fmt.Sprint(v.Target, v.Running.Replicas())
 		if before, seen := first[alike]; seen && before != parts {
 			return fmt.Sprintf("the data lie in %v parts on one side and in %v on another, by chance",
 				min(before, parts), max(before, parts)), nil
@@ -148,10 +149,10 @@ func (s *sitting) untilRest(ctx context.Context, begin time.Time, patience float
 		err = s.all(func(v *variant) (err error) {
 			r, body := rest{seconds: elapsed, share: seen.last(v.Name)}, s.bodies[v.Name]
 			if counted {
-				r.left, _, err = v.leftToDo(body, v.target.Quiet)
+				r.left, _, err = v.leftToDo(body, v.Module.Quiet)
 			}
 			if counted && len(body) == 0 && elapsed >= patience {
-				return faultf("whether it is quiet could not be checked: %s", v.unread())
+				return checks.Faultf("whether it is quiet could not be checked: %s", v.Unread())
 			}
 			if r.rests = r.left == 0 && seen.rests(v.Name) && (!counted || len(body) > 0); r.rests || elapsed >= patience {
 				see(v, r)
@@ -184,12 +185,12 @@ func (s *sitting) watch(ctx context.Context, length time.Duration) (used map[str
 	begin := time.Now()
 	read := func(sign int64) error {
 		return s.all(func(v *variant) error {
-			cpu, err := v.cpu()
+			cpu, err := v.CPU()
 			if err != nil {
-				return v.noAnswer(ctx, err.Error())
+				return v.NoAnswer(ctx, err.Error())
 			}
-			if len(cpu) == len(v.servers) { // else it is not known
-				used[v.Name] += sign * cpu.sum()
+			if len(cpu) == len(v.Running) { // else it is not known
+				used[v.Name] += sign * cpu.Sum()
 			}
 			return nil
 		})
