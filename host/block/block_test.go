@@ -72,11 +72,11 @@ func TestWholeBlock(t *testing.T) {
 		t.Errorf("drain %v s of %v s", drain, settled-loaded)
 	}
 	var argv []string
-	check(t, json.Unmarshal([]byte(logged(spec, "baseline/server.Log", "argv")[0]), &argv))
+	check(t, json.Unmarshal([]byte(logged(spec, "baseline/server.log", "argv")[0]), &argv))
 	if !slices.Equal(argv[2:len(argv)-1], nasty) || !strings.HasPrefix(argv[len(argv)-1], "-httpListenAddr=127.0.0.1:") {
 		t.Errorf("argv %q", argv)
 	}
-	if env := logged(spec, "baseline/server.Log", "env")[0]; !strings.Contains(env,
+	if env := logged(spec, "baseline/server.log", "env")[0]; !strings.Contains(env,
 		`"FAKE_TEXT": "a 'b' \"c\" $(touch x)\nd;e"`) {
 		t.Errorf("env %s", env)
 	}
@@ -100,7 +100,7 @@ func TestCaches(t *testing.T) {
 			b := run(t, spec)
 			succeeded(t, b)
 			// Before each start its caches on disk were deleted, and counters belong to the process that they are of.
-			if found := logged(spec, "baseline/server.Log", "cache"); len(found) != want.starts ||
+			if found := logged(spec, "baseline/server.log", "cache"); len(found) != want.starts ||
 				slices.Contains(found, "present") {
 				t.Errorf("cache %q", found)
 			}
@@ -108,7 +108,7 @@ func TestCaches(t *testing.T) {
 			if queries != want.queries || b.Solo["baseline"].Restarts != want.starts-1 {
 				t.Errorf("%d queries, %d restarts", queries, b.Solo["baseline"].Restarts)
 			}
-			if strings.Contains(logged(spec, "baseline/server.Log", "argv")[0], "-search.disableCache") != want.flag {
+			if strings.Contains(logged(spec, "baseline/server.log", "argv")[0], "-search.disableCache") != want.flag {
 				t.Error("-search.disableCache")
 			}
 			if kept := must(filepath.Glob(filepath.Join(spec.Dir, "baseline", "query", "*"))); len(kept) != 4 {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	_ = proc.Subreaper()
 	// A slow machine only takes longer: no test counts on an answer, or a start, within a second.
 	scrape.CacheAge, scrape.Timeout, ratesPatience = time.Millisecond, time.Minute, 5*time.Minute
-	idleLook, putOff = 200*time.Millisecond, 200*time.Millisecond
+	idleSample, putOff = 200*time.Millisecond, 200*time.Millisecond
 	proc.MostLog = 8 << 20
 	machine.TakeCanary = func(string) (*record.Canary, error) {
 		return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}, nil
@@ -306,11 +306,11 @@ func logged(spec record.Spec, log, word string) (found []string) {
 // asked are the numbers of the queries that a server was asked in a duel, with their type: t5, u7.
 func asked(t *testing.T, f *frame, name string) (queries []string) {
 	t.Helper()
-	if slices.Contains(logged(f.Spec, name+"/duel-server.Log", "cache"), "present") {
+	if slices.Contains(logged(f.Spec, name+"/duel-server.log", "cache"), "present") {
 		t.Errorf("%s began with a cache", name)
 	}
 	short := strings.NewReplacer("query="+types[0]+"&seed=1&n=", "t", "query="+types[1]+"&seed=1&n=", "u")
-	for _, query := range logged(f.Spec, name+"/duel-server.Log", "asked") {
+	for _, query := range logged(f.Spec, name+"/duel-server.log", "asked") {
 		queries = append(queries, short.Replace(query))
 	}
 	return queries

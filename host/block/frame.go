@@ -222,7 +222,8 @@ func (f *frame) blameLogs(err error) error {
 		if bytes < leastBlamed {
 			continue
 		}
-		blame := checks.Faultf("the disk of %s was full: the logs of %s took %d MiB of it, and are cut", f.RunDir, v.Name, bytes>>20)
+		blame := checks.Faultf("the disk of %s was full: the logs of %s took %d MiB of it, and are cut", f.RunDir, v.Name,
+			bytes>>20)
 		if failed := f.blame(v, blame); failed != nil {
 			return failed
 		}

@@ -139,13 +139,13 @@ func (i *ingestion) drain(ctx context.Context) error {
 	if err != nil || i.decided() {
 		return err
 	}
-	if err := record.Sleep(ctx, time.Until(i.ended.Add(putOff-idleLook))); err != nil {
+	if err := record.Sleep(ctx, time.Until(i.ended.Add(putOff-idleSample))); err != nil {
 		return err
 	}
-	return i.untilRest(ctx, i.ended, i.Plan.Settle.TimeoutS, i.Plan.Settle.Drain, func(v *variant, r rest) {
-		if !r.rests {
+	return i.untilIdle(ctx, i.ended, i.Plan.Settle.TimeoutS, i.Plan.Settle.Drain, func(v *variant, now idleState) {
+		if !now.idle {
 			i.note(v.Name, "", fmt.Sprintf("it still had something to do %.0f s after the last batch (%.1f %% of a CPU, "+
-				"%.0f merges and the like)", r.seconds, 100*r.share, r.left))
+				"%.0f merges and the like)", now.seconds, 100*now.share, now.left))
 		}
 	})
 }

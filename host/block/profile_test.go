@@ -83,12 +83,12 @@ func TestProfilesAreOfEqualWorkAndOfNoMeasuredBlock(t *testing.T) {
 		t.Errorf("%d profiles", len(found))
 	}
 	spec.Dir = filepath.Join(spec.RunDir, "raw", "profiles")
-	if read := len(logged(spec, "baseline/server.Log", "pprof")); read < 5 {
+	if read := len(logged(spec, "baseline/server.log", "pprof")); read < 5 {
 		t.Errorf("%d requests", read)
 	}
 	spec.Dir = filepath.Join(spec.RunDir, "raw", "001.partial")
 	run(t, spec)
-	if read := logged(spec, "baseline/server.Log", "pprof"); read != nil {
+	if read := logged(spec, "baseline/server.log", "pprof"); read != nil {
 		t.Errorf("a measured block was read: %v", read)
 	}
 }

@@ -166,7 +166,8 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 		a.note(a.Name, file.Type, "run_queries hung at its start (a fault of the client): started again")
 	}
 	if errors.Is(err, errHung) {
-		err = checks.Faultf("run_queries was started %d times for %s, and each time neither it nor the server did anything; %s",
+		err = checks.Faultf("run_queries was started %d times for %s, and each time neither it nor the server did "+
+			"anything; %s",
 			attempts, file.Type, a.QueryServer().LastWords())
 	}
 	if err != nil {
@@ -177,7 +178,8 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 	}
 	if run.Code != 0 || purpose == "" {
 		if err := a.Equal("query_exit", 0, int64(run.Code), "queries of %s ended with %s: %s; %s", file.Type,
-			logs.ExitWords(run.Code), logs.ClientWords(prefix+".stderr", prefix+".stdout"), a.QueryServer().LastWords()); err != nil {
+			logs.ExitWords(run.Code), logs.ClientWords(prefix+".stderr", prefix+".stdout"),
+			a.QueryServer().LastWords()); err != nil {
 			return run, err
 		}
 	}

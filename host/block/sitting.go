@@ -220,7 +220,7 @@ func (s *sitting) keepRSS() error {
 
 func (s *sitting) idle(ctx context.Context, when string) error {
 	phase := s.timed("idle", when)
-	used, seconds, err := s.watch(ctx, record.Seconds(s.Plan.Duel.IdleS))
+	used, seconds, err := s.cpuUsed(ctx, record.Seconds(s.Plan.Duel.IdleS))
 	phase.close(0, 0)
 	if err == nil {
 		s.record.Idle = append(s.record.Idle, record.DuelIdle{When: when, Seconds: seconds, CPUNS: used})

@@ -278,20 +278,20 @@ func (a *alone) settle(ctx context.Context, part string, loadEnd time.Time, drai
 	if a.mergesLater() && part == record.Solo {
 		natural, polls = a.Module.BeforeMerge, 1
 	}
-	rest := func(mode string, quiet []string, polls int) (drain, error) {
+	settled := func(mode string, quiet []string, polls int) (drain, error) {
 		if err := a.AskToSettle(ctx, mode); err != nil {
 			return drain{}, err
 		}
 		return a.waitQuiet(ctx, quiet, polls, loadEnd, deadline)
 	}
-	if at, err = rest("natural", natural, polls); err != nil {
+	if at, err = settled("natural", natural, polls); err != nil {
 		return at, err
 	}
 	drained()
 	if a.Plan.Settle.Mode == "merged" && a.merges() && !a.mergesLater() {
 		a.Snapshots.Mark("settle", "begin", "")
 		// A merge that we ask for is not the load's work. The first poll may come before the merge has begun.
-		if _, err := rest("merged", a.Module.Quiet, max(2, a.Plan.Settle.Polls)); err != nil {
+		if _, err := settled("merged", a.Module.Quiet, max(2, a.Plan.Settle.Polls)); err != nil {
 			return at, err
 		}
 	}

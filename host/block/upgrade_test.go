@@ -65,8 +65,8 @@ func TestAnUpgradeStartsOnCopies(t *testing.T) {
 			s.Refused != "" || i.CPUNS["drained"] <= 0 || i.DrainS == nil || u.Sizes[name]["disk_bytes"] == 0 {
 			t.Errorf("%s: %+v %+v %+v %+v", name, c, s, i, u.Sizes)
 		}
-		for _, file := range []string{"upgrade/load.csv", "upgrade/metrics.prom.gz", "upgrade/server.Log",
-			"upgrade/before-server.Log", "upgrade/after-server.Log"} {
+		for _, file := range []string{"upgrade/load.csv", "upgrade/metrics.prom.gz", "upgrade/server.log",
+			"upgrade/before-server.log", "upgrade/after-server.log"} {
 			if _, err := os.Stat(filepath.Join(spec.Dir, name, file)); err != nil {
 				t.Error(err)
 			}

@@ -56,8 +56,8 @@ func LastMatch(pattern *regexp.Regexp, paths ...string) (last string) {
 	return last
 }
 
-// LastWords are that a server has written too much into its log, else the first line of its log about a crash, else its newest
-// complaint, else its last line.
+// LastWords are that a server has written too much into its log, else the first line of it about a crash, else its
+// newest complaint, else its last line.
 func LastWords(log string) string {
 	var flooded, crashed, complained, last string
 	Lines(func(line string) {

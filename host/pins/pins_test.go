@@ -55,8 +55,8 @@ func TestPinsGiveTheClientAQuarterInWholeCores(t *testing.T) {
 		pin.Reason != "3 of 4 CPUs are used: the fast cores of one NUMA node" {
 		t.Errorf("%+v, %v", pin, err)
 	}
-	if _, err := split(record.Pin{Mode: "fixed", Server: []int{7}, Client: []int{0}}, [][]int{{0}, {1}}, nil); err == nil ||
-		err.Error() != "host.pin names CPU 7, and this machine lets us have [0 1]" {
+	_, err = split(record.Pin{Mode: "fixed", Server: []int{7}, Client: []int{0}}, [][]int{{0}, {1}}, nil)
+	if err == nil || err.Error() != "host.pin names CPU 7, and this machine lets us have [0 1]" {
 		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package servers
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,7 +67,8 @@ func (all Running) Died() error {
 			return flood
 		}
 		if !s.Deployed() && s.Process.HasEnded() {
-			return checks.Faultf("the %s (pid %d) died: %s%s", s.Role, s.Process.Pid, s.LastWords(), s.variant.given.OutOfMemory())
+			return checks.Faultf("the %s (pid %d) died: %s%s", s.Role, s.Process.Pid, s.LastWords(),
+				s.variant.given.OutOfMemory())
 		}
 	}
 	return nil
@@ -170,4 +172,41 @@ func (all Running) Spent() Usage {
 		by[s.Role] = int64(exit.User + exit.System)
 	}
 	return by
+}
+
+// Usage is what each component of a variant has used, by role: ns of CPU, or bytes.
+type Usage map[string]int64
+
+func (u Usage) Sum() (sum int64) {
+	for _, used := range u {
+		sum += used
+	}
+	return sum
+}
+
+func (u Usage) Since(before Usage) Usage {
+	grown := Usage{}
+	for role, used := range u {
+		grown[role] = used - before[role]
+	}
+	return grown
+}
+
+// KernelCounters are what the kernel counts of a server, as counters beside its own. They are bytes and calls of read
+// and write, and switches of its threads (docs/work.md).
+var KernelCounters = map[string]record.Counter{}
+
+func init() {
+	for _, name := range []string{"read_calls", "write_calls", "read_bytes", "written_bytes", "context_switches"} {
+		KernelCounters[name] = record.Counter{Name: "tsduel_kernel_" + name}
+	}
+}
+
+// ofKernel are the lines of an exposition; none for a process that has ended.
+func ofKernel(pid int) (lines []byte) {
+	counted, _ := proc.Work(pid)
+	for name, value := range counted {
+		lines = fmt.Appendf(lines, "%s %d\n", KernelCounters[name].Name, value)
+	}
+	return lines
 }

@@ -29,7 +29,7 @@ type Given struct {
 	Layout      *Layout
 	Adapters    string                                   // scripts/targets
 	Note        func(variant, queryType, message string) // emits a remark
-	OutOfMemory func() string                            // that the kernel has ended a process for want of memory, or nothing
+	OutOfMemory func() string                            // what the kernel has ended for want of memory, or nothing
 }
 
 // Variant is one side of a block, with its servers while they run.
