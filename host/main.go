@@ -18,6 +18,7 @@ import (
 	"tsduel/host/formats"
 	"tsduel/host/gobench"
 	"tsduel/host/noise"
+	"tsduel/host/pins"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/run"
@@ -43,7 +44,7 @@ var errUsage = record.UserError("%s", `usage: tsduel-host COMMAND
 
 // kinds has the functions of each kind of run.
 var kinds = map[string]run.Kind{
-	"tsbs":    {Block: block.Run, Profile: block.Profile, Equip: block.Equip},
+	"tsbs":    {Block: block.Run, Profile: block.Profile, Equip: pins.Equip},
 	"gobench": {Block: gobench.Run, Calibrate: gobench.Calibrate, Profile: gobench.Profile},
 }
 

@@ -40,7 +40,7 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 	}
 	// A quarter longer than the phase, so that one window of a profile is enough.
 	expect := record.Seconds(1.25 * s.Plan.Duel.Seconds * float64(times))
-	endProfile := s.profiler.read(ctx, "queries", expect, s.alive()...)
+	endProfile := s.profiler.Read(ctx, "queries", expect, endpoints(s.alive()...)...)
 	defer endProfile(0)
 	counted := counts(s, queryType) || !s.countsTogether()
 	if counted && s.asked {
@@ -174,18 +174,18 @@ func (a *asking) check(v *variant, i int) error {
 	}
 	if i > 0 { // the first side is compared with none
 		file := filepath.Join(a.part(), a.when) + "/differences.json"
-		if err := v.equal("exchanges_same", 0, int64(side.Differences), "%d of %d answers to %s are not the same as %s's%s "+
+		if err := v.Equal("exchanges_same", 0, int64(side.Differences), "%d of %d answers to %s are not the same as %s's%s "+
 			"(%s has both)", side.Differences, side.Compared, a.queryType, a.Plan.Variants[0].Name, difference,
 			file); err != nil {
 			return err
 		}
-		if err := v.equal("exchanges_answered", int64(planned), int64(side.Compared), "%d of %d exchanges of %s were "+
+		if err := v.Equal("exchanges_answered", int64(planned), int64(side.Compared), "%d of %d exchanges of %s were "+
 			"compared: %s", side.Compared, planned, a.queryType, a.result.Stopped); err != nil {
 			return err
 		}
 	}
 	empty := a.unexpected(side.Empty, exchanges, a.queryType)
-	return v.equal("exchanges_empty", 0, int64(empty), "%d of %d answers to %s have no data", side.Empty, exchanges,
+	return v.Equal("exchanges_empty", 0, int64(empty), "%d of %d answers to %s have no data", side.Empty, exchanges,
 		a.queryType)
 }
 

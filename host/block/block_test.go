@@ -12,6 +12,7 @@ import (
 
 	"tsduel/host/machine"
 	"tsduel/host/record"
+	"tsduel/host/servers"
 )
 
 // A whole block calls adapters and phases in order and checks all. Flags and environment arrive unchanged.
@@ -155,8 +156,8 @@ func TestReloadOnce(t *testing.T) {
 		t.Errorf("%q", again)
 	}
 	// Each block worked on a copy: the loaded one has kept the cache that its load left.
-	places := layout{scratch: spec.Scratch, plan: spec.Plan}
-	if _, err := os.Stat(filepath.Join(places.dataDir("loaded", "baseline"), "server", "cache", "rollup")); err != nil {
+	places := servers.NewLayout(spec.Scratch, spec.Plan)
+	if _, err := os.Stat(filepath.Join(places.DataDir("loaded", "baseline"), "server", "cache", "rollup")); err != nil {
 		t.Error(err)
 	}
 	spec.Plan.Run = "another run"
@@ -242,11 +243,11 @@ func TestPlacesSayNothingOfTheSide(t *testing.T) {
 	if len(all) != 2*2+2+2 { // load and queries of each, then exchanged ingestion, then the duel
 		t.Fatalf("%d starts", len(all))
 	}
-	places, files := layout{plan: spec.Plan}, map[string]bool{}
+	places, files := servers.NewLayout(spec.Scratch, spec.Plan), map[string]bool{}
 	sides := []string{"candidate", "candidate", "baseline", "baseline", "candidate", "baseline", "candidate", "baseline"}
 	// As the block's order says; who is started first in a duel has the first place.
 	for i, seat := range []string{"01", "01", "01", "01", "01", "02", "01", "02"} {
-		s, number := all[i], places.number(sides[i])
+		s, number := all[i], filepath.Base(places.DataDir("loaded", sides[i]))
 		own := filepath.Base(filepath.Dir(s["DB_DATA_DIR"])) == number &&
 			s["PWD"] == filepath.Join(spec.Scratch, "files", number, "server") &&
 			s["DB_BINARY"] == filepath.Join(spec.Scratch, "places", seat, "01", "program")
@@ -271,22 +272,5 @@ func TestPlacesSayNothingOfTheSide(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(spec.Scratch, "places", "*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
-	}
-}
-
-// The numbers of the variants are drawn for a run, and the same in all its blocks.
-func TestPlacesOfDataAreDrawnForARun(t *testing.T) {
-	drawn := map[string]bool{}
-	for seed := range int64(20) {
-		l := layout{plan: &record.Plan{Design: record.Design{Seed: seed},
-			Variants: []record.Variant{{Name: "baseline"}, {Name: "candidate"}}}}
-		base, other := l.number("baseline"), l.number("candidate")
-		if base == other || base != l.number("baseline") {
-			t.Error(base, other)
-		}
-		drawn[base+other] = true
-	}
-	if !drawn["0102"] || !drawn["0201"] {
-		t.Error(drawn)
 	}
 }

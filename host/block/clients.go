@@ -11,9 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"tsduel/host/logs"
 	"tsduel/host/machine"
 	"tsduel/host/proc"
 	"tsduel/host/record"
+	"tsduel/host/servers"
 )
 
 // watchEvery is how often a client and its server are looked at: often enough to see one die, and cheap.
@@ -41,7 +43,7 @@ func (w *watch) untilEnd(ctx context.Context, v *variant, c *machine.Client) (ex
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-clock.C:
-			if err = v.died(); err != nil {
+			if err = v.Died(); err != nil {
 				break
 			}
 			var now float64
@@ -66,7 +68,7 @@ var csvLine = regexp.MustCompile(`^[^,]*,[^,]*,([0-9.eE+]+)[,\n]`)
 
 // acknowledged is how many samples the loader has sent so far: the third field of its CSV's last line.
 func acknowledged(csv string) float64 {
-	samples, _ := strconv.ParseFloat(lastMatch(csvLine, csv), 64)
+	samples, _ := strconv.ParseFloat(logs.LastMatch(csvLine, csv), 64)
 	return samples
 }
 
@@ -78,17 +80,17 @@ func (a *alone) loader(data record.DataFile, prefix string) (*machine.Client, er
 		path = "/dev/stdin" // it is unpacked there
 	}
 	w := a.Plan.Workload
-	call := verb{name: "load", env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + prefix + ".json",
+	call := servers.Verb{Name: "load", Env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + prefix + ".json",
 		fmt.Sprintf("LOAD_WORKERS=%d", w.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", w.BatchSize),
 		fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(w.BatchSize)*w.Samples/max(1, w.Lines))}}
-	command := a.writeServer().command(call)
+	command := a.WriteServer().Command(call)
 	if w.Loader == "own" { // TSBS's cannot send these lines
 		self, err := os.Executable()
 		if err != nil {
 			return nil, err
 		}
 		command.Argv = []string{"-c", `exec "$0" load`, self} // a command is one of bash
-		command.Env = append(command.Env, "LOAD_FORMAT="+a.target.DataFormat, "LOAD_PATH="+a.target.WritePath,
+		command.Env = append(command.Env, "LOAD_FORMAT="+a.Module.DataFormat, "LOAD_PATH="+a.Module.WritePath,
 			"LOAD_TIMEOUT_S="+record.Decimal(a.Plan.Watchdog.LoadStallS))
 	}
 	return machine.StartClient(command, feed, prefix+".csv", prefix+".stderr")

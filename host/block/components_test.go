@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tsduel/host/record"
+	"tsduel/host/servers"
 )
 
 // A variant behind a proxy and an agent is one variant: usage is added up and kept by role, and samples that
@@ -37,7 +37,7 @@ func TestComponentsAreOneVariant(t *testing.T) {
 			t.Errorf("%s began in a directory with others' files: %s", role, log)
 		}
 	}
-	if sum := usage(solo.CPUNSByRole["load"]).sum(); sum != solo.CPUNS["load"] {
+	if sum := servers.Usage(solo.CPUNSByRole["load"]).Sum(); sum != solo.CPUNS["load"] {
 		t.Errorf("%d and not %d", sum, solo.CPUNS["load"])
 	}
 	// The direct one is kept by role too, to be held against it; and it queues nothing.
@@ -52,21 +52,4 @@ func TestComponentsAreOneVariant(t *testing.T) {
 		t.Error(seen)
 	}
 	checksPassed(t, b)
-}
-
-// No port is given twice, even if a component listens on its further ports late.
-func TestPortsAreGivenOnce(t *testing.T) {
-	l := &layout{plan: &record.Plan{Host: record.HostSettings{Port: 21000}}, seats: map[int]*seat{}}
-	taken := l.takeSeat()
-	first := &server{role: "vmstorage", address: "127.0.0.1", ports: map[string]int{}}
-	first.port = must(l.freePort(taken))
-	first.ports["vm-insert"] = must(l.freePort(taken))
-	if next := must(l.freePort(l.takeSeat())); next == first.port || next == first.ports["vm-insert"] ||
-		first.port == first.ports["vm-insert"] {
-		t.Error(first, next)
-	}
-	if at := strings.Join(first.addresses(), " "); !strings.HasPrefix(at, "DB_AT_VMSTORAGE=127.0.0.1:") ||
-		!strings.Contains(at, " DB_AT_VMSTORAGE_VM_INSERT=127.0.0.1:") {
-		t.Error(at)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"tsduel/host/exchange"
+	"tsduel/host/pins"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
@@ -42,12 +43,12 @@ func runDuel(ctx context.Context, f *frame, when string, types []string, to **re
 	if d.exchanges, err = createTable(d.path("exchanges.csv.gz"), columns, d.Plan.Variants...); err != nil {
 		return err
 	}
-	err = pinned(d.Host.Pin.Client, func() error {
+	err = pins.Do(d.Host.Pin.Client, func() error {
 		var steps []func() error
-		if d.loadsDeployments() || d.Plan.Duel.Load && !(d.loads() && d.loaded) {
+		if d.loadsDeployments() || d.Plan.Duel.Load && !(d.loadsInTurn() && d.loaded) {
 			steps = append(steps, func() error { return d.ingest(ctx) })
 		}
-		if d.loads() && !d.Plan.Deployed() {
+		if d.loadsInTurn() && !d.Plan.Deployed() {
 			steps = append(steps, func() error { return d.loadAlike(ctx) }, d.markLoaded,
 				func() error { return d.all(func(v *variant) error { return v.workOnCopy(ctx) }) })
 		}
@@ -55,7 +56,7 @@ func runDuel(ctx context.Context, f *frame, when string, types []string, to **re
 	})
 	if late, ok := errors.AsType[exchange.NotHeld](err); ok {
 		// One that is about to die does not stand still either.
-		if err = d.all(func(v *variant) error { return v.blameServer(ctx, 1) }); err == nil && !d.decided() {
+		if err = d.all(func(v *variant) error { return v.BlameServer(ctx, 1) }); err == nil && !d.decided() {
 			d.block.Void = late.Error()
 		}
 	}
@@ -107,7 +108,7 @@ func (d *duel) ask(ctx context.Context) error {
 	// If the duel merged or loaded the data, their size is known only now.
 	return d.all(func(v *variant) (err error) {
 		solo, has := d.block.Solo[v.Name]
-		if has && v.mergesLater() || !has && d.loads() {
+		if has && v.mergesLater() || !has && d.loadsInTurn() {
 			err = (&alone{variant: v, record: &solo}).keepSizes(ctx)
 			d.block.Solo[v.Name] = solo
 		}
@@ -117,7 +118,7 @@ func (d *duel) ask(ctx context.Context) error {
 
 // loadsDeployments says that the plan loads deployments, which it does once.
 func (d *duel) loadsDeployments() bool {
-	return d.Plan.Deployed() && d.loads() && d.Row.Turn == 0 && d.profiler == nil
+	return d.Plan.Deployed() && d.loadsInTurn() && d.Row.Turn == 0 && d.profiler == nil
 }
 
 // loadAttempts is how often data for all blocks are loaded, until the index lies alike on both sides.
@@ -146,7 +147,7 @@ func (d *duel) loadAlike(ctx context.Context) error {
 func (d *duel) indexFilesDiffer() bool {
 	var first *float64
 	for _, v := range d.alive() {
-		counter, has := v.target.Counters["index_files"]
+		counter, has := v.Module.Counters["index_files"]
 		files, found, err := scrape.Sum(d.loadedBodies[v.Name], counter)
 		if !has || !found || err != nil {
 			continue
@@ -163,8 +164,8 @@ func (d *duel) indexFilesDiffer() bool {
 func (d *duel) ingest(ctx context.Context) (err error) {
 	loaded := map[*variant]string{}
 	for _, v := range d.alive() {
-		if loaded[v] = v.data; !d.loads() {
-			v.data = d.dataDir("exchanged", v.Name)
+		if loaded[v] = v.Data; !d.loadsInTurn() {
+			v.Data = d.layout.DataDir("exchanged", v.Name)
 		}
 	}
 	file, err := createTable(d.path("load.csv.gz"), "sitting,k,order,lines", d.Plan.Variants...)
@@ -184,9 +185,9 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	}
 	err = errors.Join(err, file.Close())
 	for v, dir := range loaded {
-		if v.data != dir {
-			err = errors.Join(err, v.empty(false))
-			v.data = dir
+		if v.Data != dir {
+			err = errors.Join(err, v.Empty(false))
+			v.Data = dir
 		}
 	}
 	d.record.Start = map[string]record.DuelStart{}

@@ -12,6 +12,7 @@ import (
 
 	"tsduel/host/proc"
 	"tsduel/host/record"
+	"tsduel/host/servers"
 )
 
 func TestADuelAsksEverySideTheSameSliceAndKeepsAll(t *testing.T) {
@@ -86,14 +87,14 @@ func TestASideThatKeptItsAnswersVoidsTheBlock(t *testing.T) {
 		void   string
 	}{
 		"kept where the server finds it, by an adapter that forgets nothing": {"", func(t *testing.T, f *frame) {
-			script(t, filepath.Join(f.targets, "fake", "forget"), "")
-			cache := filepath.Join(f.variants["candidate"].data, "server", "cache")
+			script(t, filepath.Join(f.given.Adapters, "fake", "forget"), "")
+			cache := filepath.Join(f.variants["candidate"].Data, "server", "cache")
 			check(t, os.MkdirAll(cache, 0o755), os.WriteFile(filepath.Join(cache, "rollup"), make([]byte, 5000), 0o644))
 		}, " bytes of answers on disk, which an earlier process left"},
 		"kept where nobody sees it: the server says it": {"warm", func(*testing.T, *frame) {},
 			"candidate began with 7 cached answers in its memory, which an earlier process left"},
 		"equal starts are not taken for granted": {"", func(_ *testing.T, f *frame) {
-			target := &f.variants["candidate"].target
+			target := &f.variants["candidate"].Module
 			target.Counters = maps.Clone(target.Counters)
 			target.Counters["answers_kept"] = record.Counter{Name: "vm_renamed"}
 		}, "with how many cached answers in its memory candidate began is not known: vm_renamed is not in its /metrics"},
@@ -276,8 +277,8 @@ func TestSidesMergeUntilTheirDataLieAlike(t *testing.T) {
 			f := duels(t, "", mode)
 			f.Plan.Settle = record.Settle{Mode: "merged", TimeoutS: 90}
 			for _, v := range f.variants {
-				v.target.Counters["parts"] = record.Counter{Name: "vm_parts"}
-				v.target.BeforeMerge = v.target.Quiet
+				v.Module.Counters["parts"] = record.Counter{Name: "vm_parts"}
+				v.Module.BeforeMerge = v.Module.Quiet
 			}
 			if b := fight(t, f); b.Status != record.OK || b.Void != void || (void == "") != (len(b.Duel.Types) == 1) {
 				t.Errorf("void %q, %+v", b.Void, b.Failures)
@@ -296,11 +297,11 @@ func TestWhoMerges(t *testing.T) {
 		plan := &record.Plan{Settle: record.Settle{Mode: c.mode, Drain: c.drain}, Queries: record.Queries{Cache: c.cache},
 			Duel: record.Duel{Enabled: true}}
 		v := &variant{frame: &frame{Spec: record.Spec{Plan: plan}},
-			target: record.Target{BeforeMerge: []string{"active_merges"}}}
+			Variant: &servers.Variant{Module: record.Target{BeforeMerge: []string{"active_merges"}}}}
 		if got := v.mergesLater(); got != c.want {
 			t.Errorf("%+v: %t", c, got)
 		}
-		if v.target.BeforeMerge = nil; v.mergesLater() {
+		if v.Module.BeforeMerge = nil; v.mergesLater() {
 			t.Errorf("%+v: a database that cannot be asked to merge", c)
 		}
 	}

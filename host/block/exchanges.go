@@ -8,6 +8,7 @@ import (
 
 	"tsduel/host/exchange"
 	"tsduel/host/record"
+	"tsduel/host/servers"
 )
 
 type table struct{ *record.Packed }
@@ -67,9 +68,9 @@ func (a *asking) keep() error {
 	}
 	for i, side := range result.Sides {
 		name := sides[i].Name
-		var used usage // nil if the variant was not asked to the end
+		var used servers.Usage // nil if the variant was not asked to the end
 		if marks := a.marks[name]; len(marks) > 1 {
-			used = marks[len(marks)-1].since(marks[0])
+			used = marks[len(marks)-1].Since(marks[0])
 		}
 		if !a.Plan.Deployed() || len(used) == len(a.variants[name].Components) { // else it is not known
 			kept.CPUNS[name] = side.CPU

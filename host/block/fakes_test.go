@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	_ = proc.Subreaper()
 	// A slow machine only takes longer: no test counts on an answer, or a start, within a second.
 	scrape.CacheAge, scrape.Timeout, ratesPatience = time.Millisecond, time.Minute, 5*time.Minute
-	idleLook, putOff = 200*time.Millisecond, 200*time.Millisecond
+	idleSample, putOff = 200*time.Millisecond, 200*time.Millisecond
 	proc.MostLog = 8 << 20
 	machine.TakeCanary = func(string) (*record.Canary, error) {
 		return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}, nil
@@ -178,19 +178,19 @@ func duels(t *testing.T, modes ...string) *frame {
 	target := spec.Plan.Targets["fake"]
 	target.Counters["answers_kept"] = record.Counter{Name: "vm_cache_entries"}
 	f := newFrame(spec, nil)
-	f.targets = filepath.Dir(adapter(spec.RunDir, ""))
+	f.given.Adapters = filepath.Dir(adapter(spec.RunDir, ""))
 	for _, v := range f.Plan.Variants {
 		f.Row.Order = append(f.Row.Order, v.Name)
 		v.Components[0].Env["FAKE_ASKED"] = "1"
 		one := newVariant(f, v)
 		f.variants[v.Name] = one
-		for _, dir := range []string{one.dir, filepath.Join(one.data, "server"), f.emptyDir()} {
+		for _, dir := range []string{one.Dir, filepath.Join(one.Data, "server"), f.layout.EmptyDir()} {
 			check(t, os.MkdirAll(dir, 0o755))
 		}
 	}
 	t.Cleanup(func() {
 		for _, v := range f.variants {
-			check(t, v.close(true))
+			check(t, v.Close(true))
 		}
 	})
 	return f

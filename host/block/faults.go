@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tsduel/host/checks"
 	"tsduel/host/record"
 )
 
@@ -16,12 +17,12 @@ type faults map[string][]string
 
 // keep keeps a fault of the query that a variant is asked, and returns any other error.
 func (all faults) keep(v *variant, err error) error {
-	broken, is := errors.AsType[*fault](err)
-	at := slices.IndexFunc(v.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == v.queryType })
+	broken, is := errors.AsType[*checks.Fault](err)
+	at := slices.IndexFunc(v.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == v.QueryType })
 	if !is || at < 0 || v.Plan.Queries.Types[at].Own == "" {
 		return err
 	}
-	message := v.Plan.Queries.Types[at].Own + ": " + broken.message
+	message := v.Plan.Queries.Types[at].Own + ": " + broken.Message
 	if w := v.Plan.Workload; strings.HasSuffix(message, "have no data") { // as where times are in another unit
 		message += fmt.Sprintf(" in the plan's window, %s to %s", w.Start.Format(time.RFC3339), w.End.Format(time.RFC3339))
 	}
@@ -31,7 +32,7 @@ func (all faults) keep(v *variant, err error) error {
 
 // keepRefused keeps the fault of a query that a server has refused and lived.
 func (all faults) keepRefused(v *variant, failure string, err error) error {
-	if strings.Contains(failure, "): HTTP 4") && v.died() == nil {
+	if strings.Contains(failure, "): HTTP 4") && v.Died() == nil {
 		return all.keep(v, err)
 	}
 	return err
@@ -42,5 +43,5 @@ func (all faults) of(v *variant) error {
 	if len(all[v.Name]) == 0 {
 		return nil
 	}
-	return faultf("%s", strings.Join(all[v.Name], "\n"))
+	return checks.Faultf("%s", strings.Join(all[v.Name], "\n"))
 }

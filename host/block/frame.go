@@ -14,28 +14,34 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tsduel/host/bound"
+	"tsduel/host/checks"
 	"tsduel/host/formats"
 	"tsduel/host/machine"
 	"tsduel/host/noise"
 	"tsduel/host/proc"
+	"tsduel/host/profiles"
 	"tsduel/host/record"
+	"tsduel/host/servers"
 )
 
 // frame is a block that runs, with what all its parts use.
 type frame struct {
 	record.Spec
-	*layout
+	layout   *servers.Layout
+	given    *servers.Given
 	block    *record.Block
 	variants map[string]*variant
-	targets  string    // scripts/targets
-	profiler *profiler // nil in measured blocks
-	loaded   bool      // an earlier block's databases are used (design.reload: once)
-	oomKills float64   // of the kernel, before the block
+	profiler *profiles.Reader // nil in measured blocks
+	loaded   bool             // an earlier block's databases are used (design.reload: once)
+	oomKills float64          // of the kernel, before the block
 }
 
-func newFrame(spec record.Spec, p *profiler) *frame {
-	return &frame{Spec: spec, block: record.NewBlock(spec.Row), variants: map[string]*variant{}, profiler: p,
-		layout: &layout{scratch: spec.Scratch, plan: spec.Plan, seats: map[int]*seat{}}, oomKills: countOOMKills()}
+func newFrame(spec record.Spec, p *profiles.Reader) *frame {
+	f := &frame{Spec: spec, block: record.NewBlock(spec.Row), variants: map[string]*variant{}, profiler: p,
+		layout: servers.NewLayout(spec.Scratch, spec.Plan), oomKills: countOOMKills()}
+	f.given = &servers.Given{Plan: spec.Plan, Builds: spec.Builds, Hidden: spec.Hidden, Layout: f.layout, Note: f.note,
+		OutOfMemory: f.outOfMemory}
+	return f
 }
 
 func countOOMKills() float64 { return noise.VMStat("oom_kill") }
@@ -55,9 +61,9 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	return runBlock(ctx, spec, nil)
 }
 
-func runBlock(ctx context.Context, spec record.Spec, p *profiler) (_ *record.Block, err error) {
+func runBlock(ctx context.Context, spec record.Spec, p *profiles.Reader) (_ *record.Block, err error) {
 	f := newFrame(spec, p)
-	if f.targets, err = filepath.Abs(filepath.Join(record.Project(spec.RunDir), "scripts", "targets")); err != nil {
+	if f.given.Adapters, err = filepath.Abs(filepath.Join(record.Project(spec.RunDir), "scripts", "targets")); err != nil {
 		return nil, err
 	}
 	defer f.leave()
@@ -70,7 +76,7 @@ func runBlock(ctx context.Context, spec record.Spec, p *profiler) (_ *record.Blo
 	}
 	end()
 	if f.block.Status == record.OK {
-		if err := machine.Prepare(machine.Directories{Remove: []string{f.placesDir()}}); err != nil {
+		if err := machine.Prepare(machine.Directories{Remove: []string{f.layout.PlacesDir()}}); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +92,7 @@ func runBlock(ctx context.Context, spec record.Spec, p *profiler) (_ *record.Blo
 
 func (f *frame) leave() {
 	for _, v := range f.variants {
-		v.leave()
+		v.Leave()
 	}
 }
 
@@ -99,7 +105,7 @@ func (f *frame) run(ctx context.Context) error {
 	}
 	upgrades := f.Plan.Design.StartFrom == "baseline"
 	// A run that loads in turn also loads alone in its warm-up block, if the plan has data for that.
-	loadsAlone := !f.loads() || f.Row.Kind == "warmup" && f.Plan.Workload.Alone != nil
+	loadsAlone := !f.loadsInTurn() || f.Row.Kind == "warmup" && f.Plan.Workload.Alone != nil
 	order := f.Row.Order
 	if f.Plan.Design.LoadedBy == "baseline" { // the others read what it has loaded
 		order = slices.Insert(without(order, f.Plan.Variants[0].Name), 0, f.Plan.Variants[0].Name)
@@ -113,7 +119,7 @@ func (f *frame) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !f.loads() {
+	if !f.loadsInTurn() {
 		if err := f.markLoaded(); err != nil {
 			return err
 		}
@@ -181,17 +187,17 @@ func (f *frame) decided() bool { return f.block.Void != "" || len(f.alive()) < 2
 
 // blame records a variant's fault and ends its servers. It returns any other error as it is.
 func (f *frame) blame(v *variant, err error) error {
-	broken, ok := errors.AsType[*fault](err)
+	broken, ok := errors.AsType[*checks.Fault](err)
 	if theirs, wrong := errors.AsType[bound.Theirs](err); wrong {
-		broken, ok = &fault{message: theirs.Error()}, true
+		broken, ok = &checks.Fault{Message: theirs.Error()}, true
 	}
 	if !ok {
 		return err
 	}
 	v.failed = true
-	f.block.Fail(record.Failure{Variant: v.Name, Part: v.part, Phase: v.phase, QueryType: v.queryType,
-		Message: f.Hidden.Mask(broken.message)})
-	return v.close(true)
+	f.block.Fail(record.Failure{Variant: v.Name, Part: v.Part, Phase: v.Phase, QueryType: v.QueryType,
+		Message: f.Hidden.Mask(broken.Message)})
+	return v.Close(true)
 }
 
 // leastBlamed is how much the logs of a variant take, in bytes, when they are to blame for a full disk: without them it
@@ -216,7 +222,8 @@ func (f *frame) blameLogs(err error) error {
 		if bytes < leastBlamed {
 			continue
 		}
-		blame := faultf("the disk of %s was full: the logs of %s took %d MiB of it, and are cut", f.RunDir, v.Name, bytes>>20)
+		blame := checks.Faultf("the disk of %s was full: the logs of %s took %d MiB of it, and are cut", f.RunDir, v.Name,
+			bytes>>20)
 		if failed := f.blame(v, blame); failed != nil {
 			return failed
 		}
@@ -233,8 +240,8 @@ func (f *frame) blameLogs(err error) error {
 	return err
 }
 
-// loads says that the queries are asked of the data that was loaded in turn (design.load: duel).
-func (f *frame) loads() bool { return f.Plan.Design.Load == record.InDuel }
+// loadsInTurn says that the queries are asked of the data that was loaded in turn (design.load: duel).
+func (f *frame) loadsInTurn() bool { return f.Plan.Design.Load == record.InDuel }
 
 // samplesOf is how many samples the first lines of a file have. Each line of TSBS has as many.
 func (f *frame) samplesOf(target record.Target, file string, lines int64) (int64, error) {
@@ -249,12 +256,12 @@ func (f *frame) samplesOf(target record.Target, file string, lines int64) (int64
 func (f *frame) prepare() (err error) {
 	data := filepath.Join(f.Scratch, "data")
 	if f.Plan.Design.Reload == "once" {
-		_, missing := os.Stat(f.loadedMark())
+		_, missing := os.Stat(f.layout.LoadedMark())
 		f.loaded = missing == nil
 	}
 	// A killed block may have left programs in its places, and logs with secrets.
-	fresh := machine.Directories{Make: []string{f.emptyDir(), filepath.Join(data, "copies")},
-		Remove: []string{f.placesDir()}}
+	fresh := machine.Directories{Make: []string{f.layout.EmptyDir(), filepath.Join(data, "copies")},
+		Remove: []string{f.layout.PlacesDir()}}
 	if !f.loaded {
 		fresh.Wipe = []string{data}
 	} else if why := record.WhyNotOurs(data); why != "" {
@@ -263,8 +270,8 @@ func (f *frame) prepare() (err error) {
 		fresh.Remove = append(fresh.Remove, filepath.Join(data, "logs"))
 	}
 	for _, v := range f.variants {
-		fresh.Make = append(fresh.Make, v.data)
-		err = errors.Join(err, os.MkdirAll(filepath.Join(v.dir, "query"), 0o777))
+		fresh.Make = append(fresh.Make, v.Data)
+		err = errors.Join(err, os.MkdirAll(filepath.Join(v.Dir, "query"), 0o777))
 	}
 	return errors.Join(err, machine.Prepare(fresh))
 }
@@ -289,5 +296,5 @@ func (f *frame) markLoaded() error {
 	if err := record.SyncDisk(f.Scratch); err != nil {
 		return err
 	}
-	return machine.Prepare(machine.Directories{Make: []string{f.loadedMark()}})
+	return machine.Prepare(machine.Directories{Make: []string{f.layout.LoadedMark()}})
 }

@@ -6,20 +6,21 @@ import (
 	"slices"
 	"time"
 
+	"tsduel/host/checks"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
 
 const (
-	idleShare = 0.01 // of a CPU: a server that uses less is idle
-	steadyFor = 3    // so is a server that in so many looks in a row uses the same share,
-	restShare = 0.25 // if that is less than this
+	idleShare   = 0.01 // of a CPU: a server that uses less is idle
+	steadyFor   = 3    // so is a server that in so many samples in a row uses the same share,
+	steadyShare = 0.25 // if that is less than this
 	// mergeAttempts is how often all variants are asked to merge, until their data lie in as many parts.
 	mergeAttempts = 4
 )
 
-// idleLook is how long one look at the use of CPU takes; tests wait less.
-var idleLook = time.Second / 4
+// idleSample is how long one sample of the use of CPU takes; tests wait less.
+var idleSample = time.Second / 4
 
 // startEqually waits until all variants are idle and their data lie in as many parts on each side. That number is
 // chance, and one part or two was 20 % for queries that read much (docs/blocks.md). If the duel merges, all
@@ -30,7 +31,7 @@ func (s *sitting) startEqually(ctx context.Context) error {
 			func() error {
 				return s.all(func(v *variant) error {
 					if v.mergesLater() && !s.loading && (attempt > 1 || s.when != "before" && s.index == 0) {
-						return v.askToSettle(ctx, "merged")
+						return v.AskToSettle(ctx, "merged")
 					}
 					return nil
 				})
@@ -40,7 +41,7 @@ func (s *sitting) startEqually(ctx context.Context) error {
 				if attempt > 1 {
 					return nil
 				}
-				return s.all(func(v *variant) error { return v.answersKept(s.bodies[v.Name]) })
+				return s.all(func(v *variant) error { return v.AnswersKept(s.bodies[v.Name]) })
 			},
 		)
 		if err != nil || s.decided() {
@@ -67,7 +68,7 @@ func (s *sitting) startEqually(ctx context.Context) error {
 func (s *sitting) unequalParts() (string, error) {
 	first := map[string]float64{} // by target and number of replicas, each of which has parts of its own
 	for _, v := range s.alive() {
-		counter, has := v.target.Counters["parts"]
+		counter, has := v.Module.Counters["parts"]
 		parts, found, err := scrape.Sum(s.bodies[v.Name], counter)
 		if err != nil {
 			return "", err
@@ -79,13 +80,13 @@ func (s *sitting) unequalParts() (string, error) {
 			unknown := fmt.Sprintf("in how many parts the data of %s lie is not known: %s is not in its /metrics", v.Name,
 				counter.Name)
 			if s.Plan.Settle.Mode == "merged" && v.merges() {
-				v.equalStart(-1, unknown)
+				v.EqualStart(-1, unknown)
 			} else {
 				s.note(v.Name, "", unknown)
 			}
 			continue
 		}
-		alike := fmt.Sprint(v.Target, v.servers.replicas())
+		alike := fmt.Sprint(v.Target, v.Running.Replicas())
 		if before, seen := first[alike]; seen && before != parts {
 			return fmt.Sprintf("the data lie in %v parts on one side and in %v on another, by chance",
 				min(before, parts), max(before, parts)), nil
@@ -97,45 +98,45 @@ func (s *sitting) unequalParts() (string, error) {
 
 // awaitIdle waits until no server merges or uses over 1 % of a CPU. Notes name servers that are never idle.
 func (s *sitting) awaitIdle(ctx context.Context) error {
-	var seen []*variant
+	var reported []*variant
 	// Without data nothing is merged, and some databases count nothing.
-	return s.untilRest(ctx, time.Now(), s.Plan.Watchdog.IdleTimeoutS, !s.loading, func(v *variant, r rest) {
-		if slices.Contains(seen, v) {
+	return s.untilIdle(ctx, time.Now(), s.Plan.Watchdog.IdleTimeoutS, !s.loading, func(v *variant, now idleState) {
+		if slices.Contains(reported, v) {
 			return
 		}
-		seen = append(seen, v)
+		reported = append(reported, v)
 		side := s.record.Start[v.Name]
-		if !r.rests {
+		if !now.idle {
 			side.IdleTimeout = true
 			s.note(v.Name, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the "+
-				"like): its exchanges have that beside them", r.seconds, 100*r.share, r.left))
-		} else if r.share >= idleShare {
-			s.note(v.Name, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*r.share))
+				"like): its exchanges have that beside them", now.seconds, 100*now.share, now.left))
+		} else if now.share >= idleShare {
+			s.note(v.Name, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*now.share))
 		}
-		side.IdleS = r.seconds
+		side.IdleS = now.seconds
 		s.record.Start[v.Name] = side
 	})
 }
 
-// rest is how a variant is at a look: seconds after the begin, its share of a CPU, and what is left to do.
-type rest struct {
+// idleState is how a variant is after a sample: seconds after the begin, its share of a CPU, and what is left to do.
+type idleState struct {
 	seconds, share, left float64
-	rests                bool
+	idle                 bool
 }
 
-// untilRest waits until all variants rest at the same look, or for so many seconds. see is called for each that
-// rests, and at the end for the others. Merges and the like count as work only if counted.
-func (s *sitting) untilRest(ctx context.Context, begin time.Time, patience float64, counted bool,
-	see func(*variant, rest)) error {
-	for seen := (looks{}); ; {
-		used, seconds, err := s.watch(ctx, idleLook)
+// untilIdle waits until all variants are idle in the same sample, or for so many seconds. tell is called for each that
+// is, and at the end for the others. Merges and the like count as work only if counted.
+func (s *sitting) untilIdle(ctx context.Context, begin time.Time, patience float64, counted bool,
+	tell func(*variant, idleState)) error {
+	for samples := (cpuSamples{}); ; {
+		used, seconds, err := s.cpuUsed(ctx, idleSample)
 		if err != nil || s.decided() {
 			return err
 		}
 		busy := false
 		for _, v := range s.alive() {
-			seen[v.Name] = append(seen[v.Name], float64(used[v.Name])/seconds/1e9)
-			busy = busy || !seen.rests(v.Name)
+			samples[v.Name] = append(samples[v.Name], float64(used[v.Name])/seconds/1e9)
+			busy = busy || !samples.idle(v.Name)
 		}
 		elapsed := time.Since(begin).Seconds()
 		if busy && elapsed < patience { // spare the counters, which may be read only once a second
@@ -146,15 +147,15 @@ func (s *sitting) untilRest(ctx context.Context, begin time.Time, patience float
 		}
 		waiting := false
 		err = s.all(func(v *variant) (err error) {
-			r, body := rest{seconds: elapsed, share: seen.last(v.Name)}, s.bodies[v.Name]
+			now, body := idleState{seconds: elapsed, share: samples.last(v.Name)}, s.bodies[v.Name]
 			if counted {
-				r.left, _, err = v.leftToDo(body, v.target.Quiet)
+				now.left, _, err = v.leftToDo(body, v.Module.Quiet)
 			}
 			if counted && len(body) == 0 && elapsed >= patience {
-				return faultf("whether it is quiet could not be checked: %s", v.unread())
+				return checks.Faultf("whether it is quiet could not be checked: %s", v.Unread())
 			}
-			if r.rests = r.left == 0 && seen.rests(v.Name) && (!counted || len(body) > 0); r.rests || elapsed >= patience {
-				see(v, r)
+			if now.idle = now.left == 0 && samples.idle(v.Name) && (!counted || len(body) > 0); now.idle || elapsed >= patience {
+				tell(v, now)
 			} else {
 				waiting = true
 			}
@@ -166,30 +167,31 @@ func (s *sitting) untilRest(ctx context.Context, begin time.Time, patience float
 	}
 }
 
-// looks are the shares of a CPU that each variant has used, one a look.
-type looks map[string][]float64
+// cpuSamples are the shares of a CPU that each variant has used, one a sample.
+type cpuSamples map[string][]float64
 
-func (l looks) last(name string) float64 { return l[name][len(l[name])-1] }
+func (c cpuSamples) last(name string) float64 { return c[name][len(c[name])-1] }
 
-// rests says that a variant used next to nothing in the last look, or the same small share in the last looks.
-func (l looks) rests(name string) bool {
-	shares, share := l[name][max(0, len(l[name])-steadyFor):], l.last(name)
-	return share < idleShare || share < restShare && len(shares) == steadyFor &&
+// idle says that a variant used next to nothing in the last sample, or the same small share in the last ones.
+func (c cpuSamples) idle(name string) bool {
+	shares, share := c[name][max(0, len(c[name])-steadyFor):], c.last(name)
+	return share < idleShare || share < steadyShare && len(shares) == steadyFor &&
 		slices.Max(shares)-slices.Min(shares) < idleShare
 }
 
-// watch is the CPU time in ns that each variant uses while no client asks.
-func (s *sitting) watch(ctx context.Context, length time.Duration) (used map[string]int64, seconds float64, err error) {
+// cpuUsed is the CPU time in ns that each variant uses while no client asks.
+func (s *sitting) cpuUsed(ctx context.Context, length time.Duration) (used map[string]int64, seconds float64,
+	err error) {
 	used = map[string]int64{}
 	begin := time.Now()
 	read := func(sign int64) error {
 		return s.all(func(v *variant) error {
-			cpu, err := v.cpu()
+			cpu, err := v.CPU()
 			if err != nil {
-				return v.noAnswer(ctx, err.Error())
+				return v.NoAnswer(ctx, err.Error())
 			}
-			if len(cpu) == len(v.servers) { // else it is not known
-				used[v.Name] += sign * cpu.sum()
+			if len(cpu) == len(v.Running) { // else it is not known
+				used[v.Name] += sign * cpu.Sum()
 			}
 			return nil
 		})

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"tsduel/host/exchange"
+	"tsduel/host/profiles"
 	"tsduel/host/record"
+	"tsduel/host/servers"
 )
 
 // putOff is how long a server is watched after the last batch: databases put work off by two seconds.
@@ -31,21 +33,21 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 	endProfile := func(int64) {}
 	defer func() { endProfile(0) }()
 	return i.steps(
-		func() error { return i.all(func(v *variant) error { return v.empty(true) }) },
+		func() error { return i.all(func(v *variant) error { return v.Empty(true) }) },
 		func() error { return i.start(ctx) },
 		func() error {
 			if !i.Plan.Deployed() {
 				return nil
 			}
-			return i.all(func(v *variant) error { return mustBeEmpty(v, i.bodies[v.Name]) })
+			return i.all(func(v *variant) error { return v.MustBeEmpty(i.bodies[v.Name]) })
 		},
 		func() error {
 			job, err := i.job()
 			if err != nil {
 				return err
 			}
-			expect := max(firstWindow, record.Seconds(1.25*i.Plan.Duel.LoadS))
-			endProfile = i.profiler.read(ctx, "ingestion", expect, i.alive()...)
+			expect := max(profiles.FirstWindow, record.Seconds(1.25*i.Plan.Duel.LoadS))
+			endProfile = i.profiler.Read(ctx, "ingestion", expect, endpoints(i.alive()...)...)
 			return i.exchange(ctx, file, job)
 		},
 		func() error { return i.drain(ctx) },
@@ -102,7 +104,7 @@ func (i *ingestion) exchange(ctx context.Context, file *table, job exchange.Job)
 	if i.kept.Lines == planned { // the end of the data is no early end
 		result.Stopped = ""
 	}
-	target := i.alive()[0].target
+	target := i.alive()[0].Module
 	data, _ := i.Workload.DataFor(target.DataFormat)
 	if i.kept.Samples, err = i.samplesOf(target, cmp.Or(data.FeedPath, data.Path), i.kept.Lines); err != nil {
 		return err
@@ -119,7 +121,7 @@ func (i *ingestion) exchange(ctx context.Context, file *table, job exchange.Job)
 		planned = i.kept.Lines
 	}
 	return i.judge(ctx, job.Sides, result, func(v *variant, _ int) error {
-		return v.equal("lines_exchanged", planned, i.kept.Lines, "%d of %d lines were exchanged: %s", i.kept.Lines, planned,
+		return v.Equal("lines_exchanged", planned, i.kept.Lines, "%d of %d lines were exchanged: %s", i.kept.Lines, planned,
 			result.Stopped)
 	})
 }
@@ -132,28 +134,28 @@ func (i *ingestion) drain(ctx context.Context) error {
 		if err := v.arrive(ctx, i.kept.Samples, i.before[v.Name]); err != nil || i.Plan.Deployed() {
 			return err
 		}
-		return v.askToSettle(ctx, "natural")
+		return v.AskToSettle(ctx, "natural")
 	})
 	if err != nil || i.decided() {
 		return err
 	}
-	if err := record.Sleep(ctx, time.Until(i.ended.Add(putOff-idleLook))); err != nil {
+	if err := record.Sleep(ctx, time.Until(i.ended.Add(putOff-idleSample))); err != nil {
 		return err
 	}
-	return i.untilRest(ctx, i.ended, i.Plan.Settle.TimeoutS, i.Plan.Settle.Drain, func(v *variant, r rest) {
-		if !r.rests {
+	return i.untilIdle(ctx, i.ended, i.Plan.Settle.TimeoutS, i.Plan.Settle.Drain, func(v *variant, now idleState) {
+		if !now.idle {
 			i.note(v.Name, "", fmt.Sprintf("it still had something to do %.0f s after the last batch (%.1f %% of a CPU, "+
-				"%.0f merges and the like)", r.seconds, 100*r.share, r.left))
+				"%.0f merges and the like)", now.seconds, 100*now.share, now.left))
 		}
 	})
 }
 
 // finish stops the servers, and keeps what they have used in all.
 func (i *ingestion) finish(ctx context.Context) error {
-	began, running := map[string]usage{}, map[string]servers{}
+	began, running := map[string]servers.Usage{}, map[string]servers.Running{}
 	for _, v := range i.alive() {
-		began[v.Name], running[v.Name] = i.marks[v.Name][0], v.servers
-		if sum, _ := v.kernel(); sum.PeakRSS >= 0 {
+		began[v.Name], running[v.Name] = i.marks[v.Name][0], v.Running
+		if sum, _ := v.Kernel(); sum.PeakRSS >= 0 {
 			i.kept.RSSPeakBytes[v.Name] = sum.PeakRSS
 		}
 	}
@@ -164,8 +166,8 @@ func (i *ingestion) finish(ctx context.Context) error {
 		if i.Plan.Deployed() { // what it does after the load is not known from others' work
 			continue
 		}
-		used := running[v.Name].spent().since(began[v.Name])
-		i.kept.DrainedCPUNS[v.Name] = used.sum()
+		used := running[v.Name].Spent().Since(began[v.Name])
+		i.kept.DrainedCPUNS[v.Name] = used.Sum()
 		i.byRole(&i.kept.CPUNSByRole, v.Name, used)
 	}
 	i.record.Load = append(i.record.Load, i.kept)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tsduel/host/record"
+	"tsduel/host/servers"
 )
 
 // loads are duels that load in turn, in batches of 20 of the 48 lines.
@@ -23,7 +24,7 @@ func TestIngestionIsExchangedOnDirectoriesOfItsOwn(t *testing.T) {
 	t.Parallel()
 	f := loads(t)
 	// As a block that was killed leaves it: what would be stored twice.
-	left := f.dataDir("exchanged", "candidate")
+	left := f.layout.DataDir("exchanged", "candidate")
 	check(t, os.MkdirAll(left, 0o755), os.WriteFile(filepath.Join(left, "server"), nil, 0o644))
 	b := fight(t, f)
 	succeeded(t, b)
@@ -106,7 +107,7 @@ func TestEverySittingHasItsShareAndItsOrders(t *testing.T) {
 		t.Errorf("%+v", b.Solo)
 	}
 	for _, v := range f.variants { // the queries were asked of what the last load has left
-		if _, err := os.Stat(filepath.Join(v.data, "server")); err != nil {
+		if _, err := os.Stat(filepath.Join(v.Data, "server")); err != nil {
 			t.Error(err)
 		}
 	}
@@ -124,9 +125,9 @@ func TestOneLoadInTurnIsForAllBlocks(t *testing.T) {
 	if len(first.Duel.Load) != 1 || len(later.Duel.Load) != 0 || len(later.Duel.Types) != len(first.Duel.Types) {
 		t.Errorf("%+v, then %+v", first.Duel.Load, later.Duel)
 	}
-	places := layout{scratch: spec.Scratch, plan: spec.Plan}
+	places := servers.NewLayout(spec.Scratch, spec.Plan)
 	for _, of := range []string{"loaded", "copies"} {
-		if _, err := os.Stat(filepath.Join(places.dataDir(of, "candidate"), "server")); err != nil {
+		if _, err := os.Stat(filepath.Join(places.DataDir(of, "candidate"), "server")); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,23 +1,13 @@
 package block
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"tsduel/host/noise"
 	"tsduel/host/record"
+	"tsduel/host/servers"
 )
-
-// fault says why a variant has no result in this block. Any other error ends the run of the block.
-type fault struct {
-	message string
-	unready bool // it did not start
-}
-
-func (f *fault) Error() string { return f.message }
-
-func faultf(format string, args ...any) error { return &fault{message: fmt.Sprintf(format, args...)} }
 
 // note emits a remark; variant and queryType may be empty.
 func (f *frame) note(variant, queryType, message string) {
@@ -53,10 +43,10 @@ func (f *frame) begin(variant, part, phase, queryType string) *span {
 }
 
 // listen reads the machine's counters, and those of servers, just before the timed work; over reads them after it.
-func (s *span) listen(servers ...*server) {
+func (s *span) listen(servers ...*servers.Server) {
 	for _, one := range servers {
-		if !one.deployed() {
-			s.pids = append(s.pids, one.pid)
+		if !one.Deployed() {
+			s.pids = append(s.pids, one.Pid)
 		}
 	}
 	s.edge, s.listens = noise.Take(s.pids...), true
@@ -86,46 +76,4 @@ func (s *span) ended(err error) error {
 		s.close(0, 0)
 	}
 	return err
-}
-
-// checks are those of a variant, in the phase that it is in: its faults are blamed on that phase, too.
-type checks struct {
-	of                     string
-	in                     *record.Block
-	part, phase, queryType string
-}
-
-// enter moves the variant to a phase that all variants begin together.
-func (c *checks) enter(part, phase, queryType string) {
-	c.part, c.phase, c.queryType = part, phase, queryType
-}
-
-// check records a check. A check that fails is a fault.
-func (c *checks) check(one record.Check) error {
-	one.Variant = c.of
-	if one.OK {
-		one.Message = ""
-	}
-	c.in.Checks = append(c.in.Checks, one)
-	if !one.OK {
-		return faultf("%s", one.Message)
-	}
-	return nil
-}
-
-// equal checks a number; the message is for one that is not expected.
-func (c *checks) equal(check string, expected, actual int64, format string, args ...any) error {
-	return c.check(record.Check{Check: check, Phase: c.phase, QueryType: c.queryType, Expected: float64(expected),
-		Actual: float64(actual), OK: expected == actual, Message: fmt.Sprintf(format, args...)})
-}
-
-// equalStart voids the block if the variant starts with answers that an earlier process kept. kept is -1 if it is
-// not known, which is not equal.
-func (c *checks) equalStart(kept int64, wrong string) bool {
-	one := record.Check{Check: "equal_start", Phase: "start", Actual: float64(kept), OK: kept == 0,
-		Message: "unequal starts: " + wrong}
-	if err := c.check(one); err != nil && c.in.Void == "" {
-		c.in.Void = err.Error()
-	}
-	return one.OK
 }

@@ -10,10 +10,13 @@ import (
 	"strconv"
 	"time"
 
+	"tsduel/host/checks"
+	"tsduel/host/logs"
 	"tsduel/host/machine"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
+	"tsduel/host/servers"
 )
 
 const (
@@ -27,7 +30,7 @@ const (
 // queries is TSBS's closed loop, with fresh processes for the first type; for each type if the cache is cold.
 func (a *alone) queries(ctx context.Context) error {
 	for i, queryType := range a.Row.QueryTypes {
-		a.enter(record.Solo, "query", queryType)
+		a.Enter(record.Solo, "query", queryType)
 		if i == 0 || a.Plan.Queries.Cache == "cold" {
 			if err := a.restart(ctx); err != nil {
 				return err
@@ -38,15 +41,15 @@ func (a *alone) queries(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := a.shutdown(ctx)
+	_, err := a.Shutdown(ctx)
 	return err
 }
 
 func (a *alone) restart(ctx context.Context) error {
-	if _, err := a.shutdown(ctx); err != nil {
+	if _, err := a.Shutdown(ctx); err != nil {
 		return err
 	}
-	if err := a.forget(ctx); err != nil {
+	if err := a.Forget(ctx); err != nil {
 		return err
 	}
 	if a.Plan.Queries.Cache == "cold" {
@@ -55,16 +58,16 @@ func (a *alone) restart(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := machine.Drop(ctx, a.data); err != nil {
+		if err := machine.Drop(ctx, a.Data); err != nil {
 			return err
 		}
 	}
-	_, err := a.launch(ctx, "", nil)
+	_, err := a.Launch(ctx, "", nil)
 	return err
 }
 
 func (a *alone) query(ctx context.Context, queryType string) error {
-	file, err := a.Workload.QueriesFor(a.target, queryType)
+	file, err := a.Workload.QueriesFor(a.Module, queryType)
 	if err != nil {
 		return err
 	}
@@ -78,35 +81,35 @@ func (a *alone) query(ctx context.Context, queryType string) error {
 			return err
 		}
 	}
-	before, err := a.snapshots.Edge(ctx, "query", "begin", queryType)
+	before, err := a.Snapshots.Edge(ctx, "query", "begin", queryType)
 	if err != nil {
 		return err
 	}
-	cpu, err := a.cpu()
+	cpu, err := a.CPU()
 	if err != nil {
 		return err
 	}
-	requests := a.target.Counters["requests"]
+	requests := a.Module.Counters["requests"]
 	begun, _, _ := scrape.Sum(before, requests)
-	stopTicks := a.snapshots.Ticks(ctx, func(kept []byte) {
+	stopTicks := a.Snapshots.Ticks(ctx, func(kept []byte) {
 		if now, found, err := scrape.Sum(kept, requests); err == nil && found {
 			a.Events.Progress("query", int64(now-begun), int64(count))
 		}
 	})
-	s.listen(a.servers...)
+	s.listen(a.Running...)
 	run, err := a.send(ctx, file, count, "")
 	stopTicks()
 	if err != nil {
 		return err
 	}
-	a.snapshots.Mark("query", "end", queryType)
+	a.Snapshots.Mark("query", "end", queryType)
 	s.over()
 	s.Begin, s.End, s.Attempts = record.Epoch(run.began), record.Epoch(run.At), run.attempts
 	s.ClientUserS, s.ClientSystemS = run.User.Seconds(), run.System.Seconds()
-	if now, err := a.cpu(); err == nil {
-		a.keepCPU("query:"+queryType, now.since(cpu))
+	if now, err := a.CPU(); err == nil {
+		a.keepCPU("query:"+queryType, now.Since(cpu))
 	}
-	after, err := a.snapshots.Body(ctx, true)
+	after, err := a.Snapshots.Body(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -124,11 +127,11 @@ type clientRun struct {
 // send makes TSBS send the first queries of a file. With a purpose its output is not kept. TSBS is started
 // again if it hangs at its start, when it has measured nothing yet.
 func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purpose string) (run clientRun, err error) {
-	prefix := filepath.Join(a.dir, "query", file.Type)
+	prefix := filepath.Join(a.Dir, "query", file.Type)
 	if purpose != "" {
 		prefix += "." + purpose
 	}
-	call := verb{name: "query", env: []string{"QUERY_FILE=" + file.Path, fmt.Sprintf("QUERY_COUNT=%d", count),
+	call := servers.Verb{Name: "query", Env: []string{"QUERY_FILE=" + file.Path, fmt.Sprintf("QUERY_COUNT=%d", count),
 		fmt.Sprintf("QUERY_WORKERS=%d", a.Plan.Queries.Workers), "QUERY_RESULTS=" + prefix + ".json"}}
 	var c *machine.Client
 	var used time.Duration
@@ -138,21 +141,21 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 		// In steps of a clock tick: a sleeping client wakes up for its garbage collector.
 		if now, err := proc.CPU(c.Pid); err == nil && now-used >= 10*time.Millisecond {
 			used = now
-			moved, _ = a.kernel()
+			moved, _ = a.Kernel()
 		}
 		return float64(used), nil // no error if the client has just ended
 	}
 	w.stalled = func() error {
-		return faultf("no query was answered for %v s; %s", w.stallS, lastWords(a.queryServer()))
+		return checks.Faultf("no query was answered for %v s; %s", w.stallS, a.QueryServer().LastWords())
 	}
 	w.hung = func(quiet time.Duration) bool {
-		now, _ := a.kernel()
+		now, _ := a.Kernel()
 		return quiet >= hangAfter && now.StorageRead == moved.StorageRead && (now.CPU-moved.CPU)*10 < quiet
 	}
 	for run.attempts = 1; run.attempts <= attempts; run.attempts++ {
 		used = 0
-		moved, _ = a.kernel()
-		c, err = machine.StartClient(a.queryServer().command(call), "", prefix+".stdout", prefix+".stderr")
+		moved, _ = a.Kernel()
+		c, err = machine.StartClient(a.QueryServer().Command(call), "", prefix+".stdout", prefix+".stderr")
 		if err != nil {
 			return run, err
 		}
@@ -163,18 +166,20 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 		a.note(a.Name, file.Type, "run_queries hung at its start (a fault of the client): started again")
 	}
 	if errors.Is(err, errHung) {
-		err = faultf("run_queries was started %d times for %s, and each time neither it nor the server did anything; %s",
-			attempts, file.Type, lastWords(a.queryServer()))
+		err = checks.Faultf("run_queries was started %d times for %s, and each time neither it nor the server did "+
+			"anything; %s",
+			attempts, file.Type, a.QueryServer().LastWords())
 	}
 	if err != nil {
 		return run, err
 	}
-	if err := a.blameServer(ctx, run.Code); err != nil {
+	if err := a.BlameServer(ctx, run.Code); err != nil {
 		return run, err
 	}
 	if run.Code != 0 || purpose == "" {
-		if err := a.equal("query_exit", 0, int64(run.Code), "queries of %s ended with %s: %s; %s", file.Type,
-			exitWords(run.Code), clientWords(prefix+".stderr", prefix+".stdout"), lastWords(a.queryServer())); err != nil {
+		if err := a.Equal("query_exit", 0, int64(run.Code), "queries of %s ended with %s: %s; %s", file.Type,
+			logs.ExitWords(run.Code), logs.ClientWords(prefix+".stderr", prefix+".stdout"),
+			a.QueryServer().LastWords()); err != nil {
 			return run, err
 		}
 	}
@@ -206,14 +211,14 @@ var completeLine = regexp.MustCompile(`^Run complete after (\d+) queries`)
 
 // answered checks that all queries were answered, and that the database read rows for them.
 func (a *alone) answered(queryType string, count int, before, after []byte) error {
-	stdout := filepath.Join(a.dir, "query", queryType+".stdout")
-	answered, _ := strconv.Atoi(lastMatch(completeLine, stdout))
-	if err := a.equal("queries_answered", int64(count), int64(answered), "%d of %d queries of %s were answered", answered,
+	stdout := filepath.Join(a.Dir, "query", queryType+".stdout")
+	answered, _ := strconv.Atoi(logs.LastMatch(completeLine, stdout))
+	if err := a.Equal("queries_answered", int64(count), int64(answered), "%d of %d queries of %s were answered", answered,
 		count, queryType); err != nil {
 		return err
 	}
 	if err := a.rowsRead(queryType, before, after); err != nil {
 		return err
 	}
-	return a.sameProcess()
+	return a.SameProcess()
 }

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"tsduel/host/checks"
 	"tsduel/host/openloop"
+	"tsduel/host/pins"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
@@ -36,7 +38,7 @@ type rates struct {
 // atRates makes a part in which each variant is alone, since two working servers would share the machine.
 func atRates(part string, work func(*rates, context.Context) error) func(context.Context, *frame) error {
 	return func(ctx context.Context, f *frame) error {
-		return pinned(f.Host.Pin.Client, func() error {
+		return pins.Do(f.Host.Pin.Client, func() error {
 			return f.all(func(v *variant) error {
 				if f.decided() {
 					return nil
@@ -54,24 +56,24 @@ func (r *rates) run(ctx context.Context, part string, work func(*rates, context.
 		records = r.block.Capacity
 	}
 	defer func() { records[r.Name] = r.record }()
-	if r.snapshots, err = scrape.Create(filepath.Join(r.dir, part+".prom.gz"), r.target.Ticks); err != nil {
+	if r.Snapshots, err = scrape.Create(filepath.Join(r.Dir, part+".prom.gz"), r.Module.Ticks); err != nil {
 		return err
 	}
-	r.histograms, err = createTable(filepath.Join(r.dir, part+".csv.gz"), "rate,operation,time,value_ns,count")
+	r.histograms, err = createTable(filepath.Join(r.Dir, part+".csv.gz"), "rate,operation,time,value_ns,count")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.histograms.Close()) }()
 	s := r.begin(part, "start", "")
-	if equal, _, err := r.equalize(ctx); err != nil || !equal {
-		return errors.Join(err, r.close(true))
+	if equal, _, err := r.Equalize(ctx); err != nil || !equal {
+		return errors.Join(err, r.Close(true))
 	}
-	if _, err := r.launch(ctx, part+"-", r.Host.Pin.Server); err != nil {
+	if _, err := r.Launch(ctx, part+"-", r.Host.Pin.Server); err != nil {
 		return err
 	}
 	begin := time.Now()
 	deadline := begin.Add(record.Seconds(r.Plan.Settle.TimeoutS))
-	if _, err := r.waitQuiet(ctx, r.target.Quiet, 1, begin, deadline); err != nil {
+	if _, err := r.waitQuiet(ctx, r.Module.Quiet, 1, begin, deadline); err != nil {
 		return err
 	}
 	r.record.IdleS = time.Since(begin).Seconds()
@@ -79,14 +81,14 @@ func (r *rates) run(ctx context.Context, part string, work func(*rates, context.
 	if err := work(r, ctx); err != nil {
 		return err
 	}
-	if err := r.sameProcess(); err != nil {
+	if err := r.SameProcess(); err != nil {
 		return err
 	}
 	s = r.begin(part, "stop", "")
-	if _, err := r.shutdown(ctx); s.ended(err) != nil {
+	if _, err := r.Shutdown(ctx); s.ended(err) != nil {
 		return err
 	}
-	return r.close(false)
+	return r.Close(false)
 }
 
 // mixed sends lines and queries at once. The lines continue the loaded data, so that all are new.
@@ -96,16 +98,16 @@ func (r *rates) mixed(ctx context.Context) error {
 	if m.WindowS != nil {
 		r.window = record.Seconds(*m.WindowS)
 	}
-	data := record.OfFormat(r.Workload.Mixed, r.target.DataFormat)
+	data := record.OfFormat(r.Workload.Mixed, r.Module.DataFormat)
 	if len(data) == 0 {
-		return fmt.Errorf("raw/workload.json has no data of mixed in format %q", r.target.DataFormat)
+		return fmt.Errorf("raw/workload.json has no data of mixed in format %q", r.Module.DataFormat)
 	}
 	query, err := r.queries(m.Queries, m.Queries*m.Seconds)
 	if err != nil {
 		return err
 	}
 	perLine := float64(r.Plan.Workload.Samples) / float64(r.Plan.Workload.Lines)
-	lines := openloop.Lines{File: cmp.Or(data[0].FeedPath, data[0].Path), Path: r.target.WritePath, Size: m.BatchSize}
+	lines := openloop.Lines{File: cmp.Or(data[0].FeedPath, data[0].Path), Path: r.Module.WritePath, Size: m.BatchSize}
 	batch := openloop.Stream{Lines: &lines}
 	batch.Rate = m.Ingest / perLine / float64(m.BatchSize)
 	if err := r.leadIn(ctx, query); err != nil {
@@ -118,7 +120,7 @@ func (r *rates) mixed(ctx context.Context) error {
 	}
 	r.record.Phases = append(r.record.Phases, *phase)
 	for _, stream := range phase.Streams {
-		if err := r.equal("operations_answered", int64(stream.Started), int64(stream.Answered), "%d of %d operations (%s) "+
+		if err := r.Equal("operations_answered", int64(stream.Started), int64(stream.Answered), "%d of %d operations (%s) "+
 			"were not answered, the first: %s", stream.Failed, stream.Started, stream.Operation, stream.Failure); err != nil {
 			return err
 		}
@@ -127,7 +129,7 @@ func (r *rates) mixed(ctx context.Context) error {
 		if err := r.arrive(ctx, phase.Samples, before); err != nil {
 			return err
 		}
-		after = r.metrics(ctx)
+		after = r.Metrics(ctx)
 	}
 	if err := r.stored(phase.Samples, before, after); err != nil {
 		return err
@@ -186,7 +188,7 @@ func (r *rates) hasData(before, after []byte) error {
 			empty, answered = empty+stream.Empty, answered+stream.Answered
 		}
 	}
-	err := r.equal("operations_empty", 0, int64(r.unexpected(empty, answered, r.rule.Types...)),
+	err := r.Equal("operations_empty", 0, int64(r.unexpected(empty, answered, r.rule.Types...)),
 		"%d of %d answers have no data", empty, answered)
 	if err != nil {
 		return err
@@ -200,12 +202,12 @@ func (r *rates) queries(rate, count float64) (stream openloop.Stream, err error)
 	stream.Rate = rate
 	each := int(count)/len(r.rule.Types) + 1
 	for _, queryType := range r.rule.Types {
-		file, err := r.Workload.QueriesFor(r.target, queryType)
+		file, err := r.Workload.QueriesFor(r.Module, queryType)
 		if err != nil {
 			return stream, err
 		}
 		stream.Queries = append(stream.Queries, openloop.Queries{Path: file.Path,
-			First: r.Row.Block * each % file.Count, Arguments: r.target.QueryArguments})
+			First: r.Row.Block * each % file.Count, Arguments: r.Module.QueryArguments})
 	}
 	return stream, nil
 }
@@ -222,15 +224,15 @@ func (r *rates) job(length time.Duration, streams ...openloop.Stream) openloop.J
 	job := openloop.Job{LateAfter: time.Duration(r.rule.LateMS * float64(time.Millisecond)),
 		Patience: ratesPatience}
 	for i, stream := range streams {
-		stream.URL = r.url()
+		stream.URL = r.URL()
 		if stream.Lines != nil {
-			stream.URL = r.writeURL()
+			stream.URL = r.WriteURL()
 		}
 		stream.Length, stream.Poisson = length, r.rule.Arrivals == "poisson"
 		// All variants of a block have the same seed, and each block has its own.
 		stream.Seed = uint64(r.Plan.Design.Seed)<<32 + uint64(r.Row.Block)<<16 + uint64(len(r.record.Phases))<<4 + uint64(i)
 		stream.Skip, stream.Connections = r.sent[operation(stream)], r.rule.Connections
-		stream.Timeout, stream.Answers = record.Seconds(r.Plan.Watchdog.QueryStallS), r.target.Answers
+		stream.Timeout, stream.Answers = record.Seconds(r.Plan.Watchdog.QueryStallS), r.Module.Answers
 		job.Streams = append(job.Streams, stream)
 	}
 	return job
@@ -244,7 +246,7 @@ func (r *rates) leadIn(ctx context.Context, stream openloop.Stream) error {
 	job := r.job(min(leadFor, record.Seconds(r.rule.Seconds)), stream)
 	r.sent[operation(stream)] += len(job.Streams[0].Starts())
 	_, _, err := openloop.Run(ctx, job)
-	return cmp.Or(ctx.Err(), r.died(), err)
+	return cmp.Or(ctx.Err(), r.Died(), err)
 }
 
 // runPhase runs streams at once. before and after are the counters.
@@ -256,10 +258,10 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 		planned += int64(len(stream.Starts()))
 	}
 	job.Progress = func(done int) { r.Events.Progress(s.Phase.Phase, int64(done), planned) }
-	if before, err = r.snapshots.Edge(ctx, s.Phase.Phase, "begin", s.QueryType); err != nil {
+	if before, err = r.Snapshots.Edge(ctx, s.Phase.Phase, "begin", s.QueryType); err != nil {
 		return nil, nil, nil, err
 	}
-	cpu, err := r.cpu()
+	cpu, err := r.CPU()
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -268,37 +270,37 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	}
 	alive, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for _, server := range r.servers {
+	for _, server := range r.Running {
 		go record.Caught(func() {
 			select {
-			case <-server.process.Ended():
+			case <-server.Process.Ended():
 				cancel() // nothing will be answered any more
 			case <-alive.Done():
 			}
 		})()
 	}
-	s.listen(r.servers...)
+	s.listen(r.Running...)
 	results, totals, failed := openloop.Run(alive, job)
-	now, gone := r.cpu()
-	if err := cmp.Or(ctx.Err(), r.died(), failed, gone); err != nil {
+	now, gone := r.CPU()
+	if err := cmp.Or(ctx.Err(), r.Died(), failed, gone); err != nil {
 		return nil, nil, nil, err
 	}
-	r.snapshots.Mark(s.Phase.Phase, "end", s.QueryType)
+	r.Snapshots.Mark(s.Phase.Phase, "end", s.QueryType)
 	s.over()
-	sum, _ := r.kernel()
-	phase = &record.RatePhase{Seconds: totals.Elapsed.Seconds(), CPUNS: now.sum() - cpu.sum(),
+	sum, _ := r.Kernel()
+	phase = &record.RatePhase{Seconds: totals.Elapsed.Seconds(), CPUNS: now.Sum() - cpu.Sum(),
 		ClientCPUNS: int64(totals.ClientCPU), RSSBytes: sum.RSS}
 	phase.ClientShare = totals.ClientCPU.Seconds() / max(1e-3, totals.Elapsed.Seconds()) /
 		float64(max(1, len(r.Host.Pin.Client)))
-	if after, err = r.snapshots.Body(ctx, true); err != nil {
+	if after, err = r.Snapshots.Body(ctx, true); err != nil {
 		return nil, nil, nil, err
 	}
-	phase.Counters = grown(r.target, before, after)
+	phase.Counters = grown(r.Module, before, after)
 	answered := 0
 	for i, result := range results {
 		stream := job.Streams[i]
 		if result.Wrong != "" {
-			return nil, nil, nil, faultf("%s; %s", result.Wrong, lastWords(r.queryServer()))
+			return nil, nil, nil, checks.Faultf("%s; %s", result.Wrong, r.QueryServer().LastWords())
 		}
 		kept := record.RateStream{Operation: operation(stream), Rate: stream.Rate, Operations: result.Operations,
 			Connections: stream.Connections, ResponseNS: percentiles(result.Response),
@@ -315,7 +317,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 		phase.Streams = append(phase.Streams, kept)
 		answered += result.Answered
 		if stream.Lines != nil {
-			if phase.Samples, err = r.samplesOf(r.target, stream.Lines.File, result.Lines); err != nil {
+			if phase.Samples, err = r.samplesOf(r.Module, stream.Lines.File, result.Lines); err != nil {
 				return nil, nil, nil, err
 			}
 		}

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"tsduel/host/checks"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
+	"tsduel/host/servers"
 )
 
 // arriveEvery is how often to look whether the last sample has arrived. The counter may be a second old.
@@ -19,31 +21,31 @@ const arriveEvery = 100 * time.Millisecond
 // drain is when a database was quiet after the last acknowledged sample, with its CPU and writes until then.
 type drain struct {
 	seconds float64
-	cpu     usage
+	cpu     servers.Usage
 	written int64
 }
 
 // arrive waits until so many samples are stored, if a component acknowledges samples earlier. It gives up if
 // none has arrived for as long as a load may stall: stored then tells the number.
 func (v *variant) arrive(ctx context.Context, samples int64, before []byte) error {
-	counter, has := v.target.Counters["stored"]
+	counter, has := v.Module.Counters["stored"]
 	if !has || len(v.queues()) == 0 {
 		return nil
 	}
 	for last, since := -1.0, time.Now(); ; {
-		body := v.metrics(ctx)
+		body := v.Metrics(ctx)
 		now, _, err := moved("samples_stored", counter, before, body)
 		switch {
 		case err != nil:
 			return err
-		case len(body) > 0 && now*max(1, v.target.SamplesPerRow) >= float64(samples):
+		case len(body) > 0 && now*max(1, v.Module.SamplesPerRow) >= float64(samples):
 			return nil
 		case len(body) > 0 && now != last:
 			last, since = now, time.Now()
 		case time.Since(since) >= record.Seconds(v.Plan.Watchdog.LoadStallS):
 			return nil
 		}
-		if err := v.died(); err != nil {
+		if err := v.Died(); err != nil {
 			return err
 		}
 		if err := record.Sleep(ctx, arriveEvery); err != nil {
@@ -55,7 +57,7 @@ func (v *variant) arrive(ctx context.Context, samples int64, before []byte) erro
 // queues are the roles that acknowledge samples before these are stored.
 func (v *variant) queues() (roles []string) {
 	for _, c := range v.Components {
-		if slices.Contains(v.target.Queues, c.Role) {
+		if slices.Contains(v.Module.Queues, c.Role) {
 			roles = append(roles, c.Role)
 		}
 	}
@@ -69,7 +71,7 @@ func (v *variant) mergesLater() bool {
 		v.Plan.Queries.Cache != "cold"
 }
 
-func (v *variant) merges() bool { return len(v.target.BeforeMerge) > 0 }
+func (v *variant) merges() bool { return len(v.Module.BeforeMerge) > 0 }
 
 // waitQuiet polls until the counters are 0 and the target's still ones unchanged. The first quiet poll
 // counts.
@@ -77,7 +79,7 @@ func (v *variant) waitQuiet(ctx context.Context, counters []string, polls int,
 	loadEnd, deadline time.Time) (at drain, err error) {
 	quiet, lastStill := 0, -1.0
 	// The first poll ends the snapshot of the load's end, and is not older than that.
-	body, err := v.snapshots.Body(ctx, true)
+	body, err := v.Snapshots.Body(ctx, true)
 	for {
 		if err != nil {
 			return at, err
@@ -90,10 +92,10 @@ func (v *variant) waitQuiet(ctx context.Context, counters []string, polls int,
 		case len(body) > 0 && busy == 0 && (still == lastStill || quiet == 0):
 			if quiet++; quiet == 1 {
 				at.seconds = now.Sub(loadEnd).Seconds()
-				if at.cpu, err = v.cpu(); err != nil {
-					return at, v.died()
+				if at.cpu, err = v.CPU(); err != nil {
+					return at, v.Died()
 				}
-				sum, _ := v.kernel()
+				sum, _ := v.Kernel()
 				at.written = sum.StorageWritten
 			}
 		default:
@@ -102,21 +104,21 @@ func (v *variant) waitQuiet(ctx context.Context, counters []string, polls int,
 		if lastStill = still; quiet >= polls && len(body) > 0 {
 			return at, nil
 		}
-		if err := v.died(); err != nil {
+		if err := v.Died(); err != nil {
 			return at, err
 		}
 		if now.After(deadline) {
 			left := fmt.Sprintf("%v still to do", busy)
 			if len(body) == 0 {
-				left = v.unread()
+				left = v.Unread()
 			}
-			return at, faultf("the database did not settle within %v s: %s; %s", v.Plan.Settle.TimeoutS, left,
-				lastWords(v.queryServer()))
+			return at, checks.Faultf("the database did not settle within %v s: %s; %s", v.Plan.Settle.TimeoutS, left,
+				v.QueryServer().LastWords())
 		}
 		if err := record.Sleep(ctx, record.Seconds(v.Plan.Settle.PollS)); err != nil {
 			return at, err
 		}
-		body = v.metrics(ctx)
+		body = v.Metrics(ctx)
 	}
 }
 
@@ -126,13 +128,13 @@ func (v *variant) waitQuiet(ctx context.Context, counters []string, polls int,
 func (v *variant) leftToDo(body []byte, quiet []string) (busy, still float64, err error) {
 	sum := func(names []string) (sum float64) {
 		for _, name := range names {
-			counter := v.target.Counters[name]
+			counter := v.Module.Counters[name]
 			value, found, failed := scrape.Sum(body, counter)
 			of := func(c record.Component) bool { return counter.Role == "" || c.Role == counter.Role }
 			switch {
 			case failed != nil || found || len(body) == 0 || !slices.ContainsFunc(v.Components, of):
 			case !counter.Optional:
-				failed = v.equal("quiet_known", 1, 0, "whether it is quiet could not be checked: %s is not in its /metrics",
+				failed = v.Equal("quiet_known", 1, 0, "whether it is quiet could not be checked: %s is not in its /metrics",
 					counter.Name)
 			case !slices.Contains(v.lacking, counter.Name):
 				v.lacking = append(v.lacking, counter.Name)
@@ -143,7 +145,7 @@ func (v *variant) leftToDo(body []byte, quiet []string) (busy, still float64, er
 		}
 		return sum
 	}
-	busy, still = sum(quiet), sum(v.target.Still)
+	busy, still = sum(quiet), sum(v.Module.Still)
 	return busy, still, err
 }
 
@@ -168,7 +170,7 @@ func moved(check string, counter record.Counter, before, after []byte) (grown fl
 }
 
 func grown(target record.Target, before, after []byte) map[string]float64 {
-	all, counters := map[string]float64{}, maps.Clone(kernelCounters)
+	all, counters := map[string]float64{}, maps.Clone(servers.KernelCounters)
 	maps.Copy(counters, target.Counters)
 	for name, counter := range counters {
 		if growth, missing, err := moved(name, counter, before, after); err == nil && missing == "" {
@@ -188,7 +190,7 @@ func (v *variant) stored(samples int64, before, after []byte) error {
 		{"samples_inserted", "inserted", "accepted", planned}, {"samples_stored", "stored", "stored", planned},
 		{"samples_ignored", "ignored", "ignored", 0}, {"samples_invalid", "invalid", "called invalid", 0},
 	} {
-		counter, has := v.target.Counters[c.counter]
+		counter, has := v.Module.Counters[c.counter]
 		if !has {
 			continue
 		}
@@ -196,19 +198,19 @@ func (v *variant) stored(samples int64, before, after []byte) error {
 		if err != nil {
 			return err
 		}
-		actual := rows * max(1, v.target.SamplesPerRow)
+		actual := rows * max(1, v.Module.SamplesPerRow)
 		wrong := fmt.Sprintf("the database %s %.0f samples of %.0f (%s)", c.did, actual, planned, counter.Name)
 		if queues := v.queues(); len(queues) > 0 && actual < planned {
 			wrong += fmt.Sprintf("; %s acknowledged them, and nothing came for %v s", strings.Join(queues, " and "),
 				v.Plan.Watchdog.LoadStallS)
 		}
 		if missing != "" {
-			actual, wrong = -max(1, v.target.SamplesPerRow), missing
+			actual, wrong = -max(1, v.Module.SamplesPerRow), missing
 		}
 		if c.counter == "inserted" && v.Plan.Workload.Told != "" {
 			actual = min(actual, planned) // databases accept values of the user's that are no numbers, and keep none
 		}
-		if err := v.check(record.Check{Check: c.check, Phase: v.phase, QueryType: v.queryType, Expected: c.expected,
+		if err := v.Check(record.Check{Check: c.check, Phase: v.Phase, QueryType: v.QueryType, Expected: c.expected,
 			Actual: actual, OK: c.expected == actual, Message: wrong}); err != nil {
 			return err
 		}
@@ -218,7 +220,7 @@ func (v *variant) stored(samples int64, before, after []byte) error {
 
 // rowsRead checks that queries read data, if the target has a counter for that.
 func (v *variant) rowsRead(queryType string, before, after []byte) error {
-	counter, has := v.target.Counters["rows_read"]
+	counter, has := v.Module.Counters["rows_read"]
 	if !has || v.Plan.Deployed() && before == nil {
 		return nil
 	}
@@ -228,6 +230,6 @@ func (v *variant) rowsRead(queryType string, before, after []byte) error {
 	}
 	wrong := cmp.Or(missing, fmt.Sprintf("the queries of %s read no data: %s did not move",
 		cmp.Or(queryType, "all types"), counter.Name))
-	return v.check(record.Check{Check: "rows_read", Phase: v.phase, QueryType: queryType, Expected: 1, Actual: rows,
+	return v.Check(record.Check{Check: "rows_read", Phase: v.Phase, QueryType: queryType, Expected: 1, Actual: rows,
 		OK: rows >= 1, Message: wrong})
 }

@@ -73,7 +73,7 @@ func TestACounterThatIsMissing(t *testing.T) {
 		target.Counters["parts"], target.BeforeMerge = record.Counter{Name: parts}, []string{"active_merges"}
 		f.Plan.Targets["fake"], f.Plan.Settle.Mode = target, "merged"
 		for _, v := range f.variants {
-			v.target = target
+			v.Module = target
 		}
 		f.Plan.Variants[1].Components[0].Env["FAKE_LACKS"] = parts
 		const want = "unequal starts: in how many parts the data of candidate lie is not known: " +

@@ -13,24 +13,25 @@ import (
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
+	"tsduel/host/servers"
 )
 
 // sitting is all variants started afresh, until they are stopped.
 type sitting struct {
 	*duel
-	index        int                  // from 0
-	loading      bool                 // it loads in turn
-	bodies       map[string][]byte    // of /metrics, as last read
-	countersRead time.Time            // when bodies were read
-	readings     int                  // of the counters, so far
-	asked        bool                 // since then
-	marks        map[string][]usage   // CPU at the edges of the last phase
-	turns        map[string]processes // of the variants that stand still while others are asked
+	index        int                        // from 0
+	loading      bool                       // it loads in turn
+	bodies       map[string][]byte          // of /metrics, as last read
+	countersRead time.Time                  // when bodies were read
+	readings     int                        // of the counters, so far
+	asked        bool                       // since then
+	marks        map[string][]servers.Usage // CPU at the edges of the last phase
+	turns        map[string]processes       // of the variants that stand still while others are asked
 	wrong        faults
 }
 
 func (d *duel) sitting(index int) *sitting {
-	return &sitting{duel: d, index: index, bodies: map[string][]byte{}, marks: map[string][]usage{},
+	return &sitting{duel: d, index: index, bodies: map[string][]byte{}, marks: map[string][]servers.Usage{},
 		wrong: faults{}}
 }
 
@@ -56,7 +57,7 @@ func (s *sitting) ask(ctx context.Context) error {
 	steps = append(steps, func() error {
 		before = maps.Clone(s.bodies)
 		for _, v := range s.alive() {
-			objects[v.Name] = maps.Clone(v.objects)
+			objects[v.Name] = maps.Clone(v.Objects)
 		}
 		return nil
 	})
@@ -103,16 +104,16 @@ func (s *sitting) all(do func(*variant) error) error { return s.inOrder(s.readOr
 func (s *sitting) enter(phase, queryType string) *span {
 	phase = s.phase(phase)
 	for _, v := range s.alive() {
-		v.enter(s.part(), phase, queryType)
+		v.Enter(s.part(), phase, queryType)
 	}
 	return s.begin("", s.part(), phase, queryType)
 }
 
 // timed begins a phase over which the machine's counters are read, too.
 func (s *sitting) timed(phase, queryType string) *span {
-	var running servers
+	var running servers.Running
 	for _, v := range s.alive() {
-		running = append(running, v.servers...)
+		running = append(running, v.Running...)
 	}
 	p := s.enter(phase, queryType)
 	p.listen(running...)
@@ -125,7 +126,7 @@ func (s *sitting) start(ctx context.Context) error {
 	defer phase.close(0, 0)
 	if s.Plan.Deployed() {
 		return s.steps(
-			func() error { return s.all(func(v *variant) error { return connect(ctx, v) }) },
+			func() error { return s.all(func(v *variant) error { return v.Connect(ctx) }) },
 			func() error { return s.readCounters(ctx) },
 			func() error { return takeTurns(s) },
 		)
@@ -137,7 +138,7 @@ func (s *sitting) start(ctx context.Context) error {
 				if again {
 					side.Restarts++
 				}
-				side.CachesDeleted, side.DataReadBytes, err = v.equalize(ctx)
+				side.CachesDeleted, side.DataReadBytes, err = v.Equalize(ctx)
 				s.record.Start[v.Name] = side
 				return err
 			})
@@ -146,7 +147,7 @@ func (s *sitting) start(ctx context.Context) error {
 			// B C C B over the sittings, so that the order cancels out within a block.
 			order := s.turned(s.Row.Start, s.index%4 == 1 || s.index%4 == 2)
 			return s.inOrder(order, func(v *variant) error {
-				_, err := v.launch(ctx, cmp.Or(s.when, "duel")+"-", s.Host.Pin.Server)
+				_, err := v.Launch(ctx, cmp.Or(s.when, "duel")+"-", s.Host.Pin.Server)
 				return err
 			})
 		},
@@ -155,7 +156,12 @@ func (s *sitting) start(ctx context.Context) error {
 		s.keepPlaces,
 		s.keepGoCPUs,
 		func() error { return takeTurns(s) },
-		func() error { return s.all((*variant).countInstructions) },
+		func() error {
+			if !s.Host.Instructions {
+				return nil
+			}
+			return s.all(func(v *variant) error { return v.CountInstructions() })
+		},
 	)
 }
 
@@ -165,16 +171,16 @@ func (s *sitting) stop(ctx context.Context) error {
 	defer phase.close(0, 0)
 	return s.all(func(v *variant) error {
 		if s.Plan.Deployed() {
-			defer v.leave()
-			return v.sameStart(ctx)
+			defer v.Leave()
+			return v.SameStart(ctx)
 		}
-		if err := v.died(); err != nil {
+		if err := v.Died(); err != nil {
 			return err
 		}
-		if err := v.sameProcess(); err != nil {
+		if err := v.SameProcess(); err != nil {
 			return err
 		}
-		_, err := v.shutdown(ctx)
+		_, err := v.Shutdown(ctx)
 		return err
 	})
 }
@@ -185,7 +191,7 @@ func (s *sitting) readCounters(ctx context.Context) error {
 		return err
 	}
 	err := s.all(func(v *variant) error {
-		s.bodies[v.Name] = v.metrics(ctx)
+		s.bodies[v.Name] = v.Metrics(ctx)
 		return nil
 	})
 	s.countersRead, s.asked, s.readings = time.Now(), false, s.readings+1
@@ -194,9 +200,9 @@ func (s *sitting) readCounters(ctx context.Context) error {
 
 func (s *sitting) keepPlaces() error {
 	for _, v := range s.alive() {
-		for _, server := range v.servers {
+		for _, server := range v.Running {
 			s.record.Places = append(s.record.Places, record.DuelPlace{Sitting: s.index, Loading: s.loading, Variant: v.Name,
-				Role: server.role, Placed: proc.Placed(server.pid, server.program)})
+				Role: server.Role, Placed: proc.Placed(server.Pid, server.Program)})
 		}
 	}
 	return nil
@@ -220,7 +226,7 @@ func (s *sitting) keepGoCPUs() error {
 
 func (s *sitting) keepRSS() error {
 	for _, v := range s.alive() {
-		sum, rss := v.kernel()
+		sum, rss := v.Kernel()
 		if sum.PeakRSS >= 0 {
 			s.record.RSSPeakBytes[v.Name] = sum.PeakRSS
 		}
@@ -234,7 +240,7 @@ func (s *sitting) keepRSS() error {
 
 func (s *sitting) idle(ctx context.Context, when string) error {
 	phase := s.timed("idle", when)
-	used, seconds, err := s.watch(ctx, record.Seconds(s.Plan.Duel.IdleS))
+	used, seconds, err := s.cpuUsed(ctx, record.Seconds(s.Plan.Duel.IdleS))
 	phase.close(0, 0)
 	if err == nil {
 		s.record.Idle = append(s.record.Idle, record.DuelIdle{When: when, Seconds: seconds, CPUNS: used})
@@ -254,13 +260,13 @@ func (s *sitting) countTogether(ctx context.Context, before map[string][]byte,
 		}
 	}
 	return s.all(func(v *variant) error {
-		sum := grown(v.target, before[v.Name], s.bodies[v.Name])
+		sum := grown(v.Module, before[v.Name], s.bodies[v.Name])
 		for name, earlier := range s.record.Counters[v.Name] {
 			sum[name] += earlier
 		}
 		s.record.Counters[v.Name] = sum
 		byRole := map[string]int64{}
-		for role, now := range v.objects {
+		for role, now := range v.Objects {
 			byRole[role] = now - objects[v.Name][role] + s.record.ObjectsByRole[v.Name][role]
 		}
 		s.byRole(&s.record.ObjectsByRole, v.Name, byRole)
@@ -284,21 +290,21 @@ func (s *sitting) sides(open func(*record.Target) (exchange.Source, exchange.Rea
 	for _, v := range s.alive() {
 		side, ok := opened[v.Target]
 		if !ok {
-			if side.Source, side.Reading, err = open(&v.target); err != nil {
+			if side.Source, side.Reading, err = open(&v.Module); err != nil {
 				closeAll(sides)
 				return nil, err
 			}
 			opened[v.Target] = side
 		}
-		side.Name, side.URL = v.Name, v.url()
+		side.Name, side.URL = v.Name, v.URL()
 		if side.Reading.Answers == "" {
-			side.URL = v.writeURL()
+			side.URL = v.WriteURL()
 		}
 		side.Used = func() (exchange.Used, error) {
-			cpu, err := v.cpu()
+			cpu, err := v.CPU()
 			s.marks[v.Name] = append(s.marks[v.Name], cpu)
-			instructions, failed := v.instructions.Read()
-			return exchange.Used{CPU: cpu.sum(), Instructions: instructions}, errors.Join(err, failed)
+			instructions, failed := v.Instructions.Read()
+			return exchange.Used{CPU: cpu.Sum(), Instructions: instructions}, errors.Join(err, failed)
 		}
 		// A profile is read while its server is asked: all run.
 		if own, held := s.turns[v.Name]; held && s.profiler == nil {
@@ -337,7 +343,7 @@ func (s *sitting) judge(ctx context.Context, sides []exchange.Side, result *exch
 	return s.all(func(v *variant) error {
 		i := indices(sides, []string{v.Name})[0]
 		if failure := result.Sides[i].Failure; failure != "" {
-			return s.wrong.keepRefused(v, failure, v.noAnswer(ctx, failure))
+			return s.wrong.keepRefused(v, failure, v.NoAnswer(ctx, failure))
 		}
 		return checks(v, i)
 	})

@@ -11,9 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"tsduel/host/checks"
+	"tsduel/host/logs"
 	"tsduel/host/machine"
+	"tsduel/host/profiles"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
+	"tsduel/host/servers"
 )
 
 // alone is a variant that runs alone: in its solo part, and when an upgrade loads as much again.
@@ -29,7 +33,7 @@ func (a *alone) run(ctx context.Context, loaded bool) (err error) {
 	}
 	a.record = &record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	defer func() { a.block.Solo[a.Name] = *a.record }()
-	if a.snapshots, err = scrape.Create(filepath.Join(a.dir, "metrics.prom.gz"), a.target.Ticks); err != nil {
+	if a.Snapshots, err = scrape.Create(filepath.Join(a.Dir, "metrics.prom.gz"), a.Module.Ticks); err != nil {
 		return err
 	}
 	if !loaded {
@@ -37,8 +41,8 @@ func (a *alone) run(ctx context.Context, loaded bool) (err error) {
 			return err
 		}
 	}
-	if a.loads() { // the duel starts with an empty disk
-		return errors.Join(a.close(false), a.empty(false))
+	if a.loadsInTurn() { // the duel starts with an empty disk
+		return errors.Join(a.Close(false), a.Empty(false))
 	}
 	if err := a.workOnCopy(ctx); err != nil {
 		return err
@@ -48,7 +52,7 @@ func (a *alone) run(ctx context.Context, loaded bool) (err error) {
 			return err
 		}
 	}
-	return a.close(false)
+	return a.Close(false)
 }
 
 // workOnCopy moves the variant to a copy of its data, if later blocks need them as the load left them.
@@ -56,8 +60,8 @@ func (v *variant) workOnCopy(ctx context.Context) error {
 	if v.Plan.Design.Reload != "once" || v.Plan.Design.StartFrom == "baseline" {
 		return nil // an upgrade makes its own copies
 	}
-	paths := machine.Copying{From: v.dataDir("loaded", v.loadedBy(v.Name)), To: v.dataDir("copies", v.Name)}
-	v.data = paths.To
+	paths := machine.Copying{From: v.layout.DataDir("loaded", v.loadedBy(v.Name)), To: v.layout.DataDir("copies", v.Name)}
+	v.Data = paths.To
 	_, err := machine.Copy(ctx, paths)
 	return err
 }
@@ -68,7 +72,7 @@ func (a *alone) fromEmptyDisk(ctx context.Context) (err error) {
 		return err
 	}
 	s := a.begin(record.Solo, "start", "")
-	if a.record.StartS, err = a.launch(ctx, "", nil); s.ended(err) != nil {
+	if a.record.StartS, err = a.Launch(ctx, "", nil); s.ended(err) != nil {
 		return err
 	}
 	data, err := a.firstWindow()
@@ -78,11 +82,11 @@ func (a *alone) fromEmptyDisk(ctx context.Context) (err error) {
 	if err := a.load(ctx, data, record.Solo, "load"); err != nil {
 		return err
 	}
-	if _, err := a.snapshots.Edge(ctx, "stop", "begin", ""); err != nil {
+	if _, err := a.Snapshots.Edge(ctx, "stop", "begin", ""); err != nil {
 		return err
 	}
 	s = a.begin(record.Solo, "stop", "")
-	if a.record.StopS, err = a.shutdown(ctx); s.ended(err) != nil {
+	if a.record.StopS, err = a.Shutdown(ctx); s.ended(err) != nil {
 		return err
 	}
 	return a.keepSizes(ctx)
@@ -104,7 +108,7 @@ func (a *alone) canary() error {
 }
 
 func (a *alone) keepSizes(ctx context.Context) error {
-	by, sum, err := a.sizes(ctx)
+	by, sum, err := a.Sizes(ctx)
 	a.record.Sizes, a.record.SizesByRole = sum, nil
 	for name, bytes := range by {
 		a.byRole(&a.record.SizesByRole, name, bytes)
@@ -112,38 +116,38 @@ func (a *alone) keepSizes(ctx context.Context) error {
 	return err
 }
 
-func (a *alone) keepCPU(phase string, used usage) {
-	a.record.CPUNS[phase] = used.sum()
+func (a *alone) keepCPU(phase string, used servers.Usage) {
+	a.record.CPUNS[phase] = used.Sum()
 	a.byRole(&a.record.CPUNSByRole, phase, used)
 }
 
 // firstWindow is its data, or the large load of the warm-up block.
 func (a *alone) firstWindow() (data record.DataFile, err error) {
 	files := a.Workload.Data
-	if a.loads() {
+	if a.loadsInTurn() {
 		files = a.Workload.Alone
 	}
-	if files = record.OfFormat(files, a.target.DataFormat); len(files) != 1 {
-		return data, fmt.Errorf("raw/workload.json has %d files of data in format %q", len(files), a.target.DataFormat)
+	if files = record.OfFormat(files, a.Module.DataFormat); len(files) != 1 {
+		return data, fmt.Errorf("raw/workload.json has %d files of data in format %q", len(files), a.Module.DataFormat)
 	}
 	return files[0], nil
 }
 
 // load loads a file, lets the database settle, and checks that all samples are stored.
 func (a *alone) load(ctx context.Context, data record.DataFile, part, phase string) error {
-	planned, prefix := data.Samples, filepath.Join(a.dir, "load")
-	before, err := a.snapshots.Edge(ctx, "load", "begin", "")
+	planned, prefix := data.Samples, filepath.Join(a.Dir, "load")
+	before, err := a.Snapshots.Edge(ctx, "load", "begin", "")
 	if err != nil {
 		return err
 	}
-	cpu, err := a.cpu()
+	cpu, err := a.CPU()
 	if err != nil {
 		return err
 	}
-	written, _ := a.kernel()
+	written, _ := a.Kernel()
 	s := a.begin(part, phase, "")
-	stopTicks := a.snapshots.Ticks(ctx, nil)
-	endProfile := a.profiler.read(ctx, "load", firstWindow, a.variant)
+	stopTicks := a.Snapshots.Ticks(ctx, nil)
+	endProfile := a.profiler.Read(ctx, "load", profiles.FirstWindow, endpoints(a.variant)...)
 	defer endProfile(0)
 	w := watch{stallS: a.Plan.Watchdog.LoadStallS}
 	w.progress = func() (float64, error) {
@@ -152,10 +156,10 @@ func (a *alone) load(ctx context.Context, data record.DataFile, part, phase stri
 		return done, nil
 	}
 	w.stalled = func() error {
-		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", w.stallS,
-			cmp.Or(lastMatch(httpStatus, prefix+".stderr"), "nothing"), lastWords(a.writeServer()))
+		return checks.Faultf("no sample was acknowledged for %v s: the server answers %s; %s", w.stallS,
+			cmp.Or(logs.LastMatch(httpStatus, prefix+".stderr"), "nothing"), a.WriteServer().LastWords())
 	}
-	s.listen(a.servers...)
+	s.listen(a.Running...)
 	loader, err := a.loader(data, prefix)
 	if err != nil {
 		stopTicks()
@@ -163,14 +167,14 @@ func (a *alone) load(ctx context.Context, data record.DataFile, part, phase stri
 	}
 	exit, err := w.untilEnd(ctx, a.variant, loader)
 	// The CPU is read before the last tick, which may have to wait for an answer.
-	if now, gone := a.cpu(); gone == nil {
-		a.keepCPU("load", now.since(cpu))
+	if now, gone := a.CPU(); gone == nil {
+		a.keepCPU("load", now.Since(cpu))
 	}
 	stopTicks()
 	if err != nil {
 		return err
 	}
-	a.snapshots.Mark("load", "end", "")
+	a.Snapshots.Mark("load", "end", "")
 	s.over()
 	s.End, s.ClientUserS, s.ClientSystemS = record.Epoch(exit.At), exit.User.Seconds(), exit.System.Seconds()
 	s.Begin = record.Epoch(loader.Began)
@@ -191,7 +195,7 @@ func (a *alone) load(ctx context.Context, data record.DataFile, part, phase stri
 	if err != nil {
 		return err
 	}
-	a.keepCPU("drained", drained.cpu.since(cpu))
+	a.keepCPU("drained", drained.cpu.Since(cpu))
 	if a.record.WrittenBytes = -1; written.StorageWritten >= 0 && drained.written >= 0 {
 		a.record.WrittenBytes = drained.written - written.StorageWritten
 	}
@@ -199,15 +203,15 @@ func (a *alone) load(ctx context.Context, data record.DataFile, part, phase stri
 		a.record.DrainS = &drained.seconds
 	}
 	// The body may be the one of the last poll: nothing changes any more.
-	a.snapshots.Mark("settle", "end", "")
-	after, err := a.snapshots.Body(ctx, false)
+	a.Snapshots.Mark("settle", "end", "")
+	after, err := a.Snapshots.Body(ctx, false)
 	if err != nil {
 		return err
 	}
 	if err := a.stored(planned, before, after); err != nil {
 		return err
 	}
-	return a.sameProcess()
+	return a.SameProcess()
 }
 
 var (
@@ -220,7 +224,7 @@ var (
 // samplesSent is how many samples the loader says that it has sent, as a number and as a word.
 func samplesSent(csv string) (samples int64, word string) {
 	word = "no"
-	lines(func(line string) {
+	logs.Lines(func(line string) {
 		if match := loadedLine.FindStringSubmatch(line); match != nil {
 			n, _ := strconv.ParseInt(match[1], 10, 64)
 			samples, word = n, match[1]
@@ -231,11 +235,11 @@ func samplesSent(csv string) (samples int64, word string) {
 
 // ended checks how the loader ended.
 func (a *alone) ended(ctx context.Context, prefix string, code int) error {
-	if err := a.blameServer(ctx, code); err != nil {
+	if err := a.BlameServer(ctx, code); err != nil {
 		return err
 	}
-	return a.equal("load_exit", 0, int64(code), "the loader ended with %s: %s%s", exitWords(code),
-		clientWords(prefix+".stderr"), a.outOfMemory())
+	return a.Equal("load_exit", 0, int64(code), "the loader ended with %s: %s%s", logs.ExitWords(code),
+		logs.ClientWords(prefix+".stderr"), a.outOfMemory())
 }
 
 // sent checks the loader's own count and complaints, before the queries take an hour on half the data.
@@ -247,47 +251,47 @@ func (a *alone) sent(prefix string, planned int64) error {
 			complaints, first = complaints+1, cmp.Or(first, line)
 		}
 	}
-	lines(func(line string) {
+	logs.Lines(func(line string) {
 		if backoffLine.MatchString(line) {
 			complain(line)
 		}
 	}, prefix+".csv")
-	lines(complain, prefix+".stderr")
+	logs.Lines(complain, prefix+".stderr")
 	samples, word := samplesSent(prefix + ".csv")
 	wrong := fmt.Sprintf("the loader says it sent %s samples, and the plan has %d", word, planned)
 	if complaints > 0 {
-		wrong += "; it says: " + clientWords(prefix+".stderr")
+		wrong += "; it says: " + logs.ClientWords(prefix+".stderr")
 	}
-	if err := a.equal("samples_sent", planned, samples, "%s", wrong); err != nil {
+	if err := a.Equal("samples_sent", planned, samples, "%s", wrong); err != nil {
 		return err
 	}
-	return a.equal("load_retries", 0, complaints, "the loader complained on %d lines, the first: %s", complaints,
+	return a.Equal("load_retries", 0, complaints, "the loader complained on %d lines, the first: %s", complaints,
 		scrape.OneLine(first))
 }
 
 // settle asks the database to settle and waits until it is quiet. It calls drained after the load's work.
 func (a *alone) settle(ctx context.Context, part string, loadEnd time.Time, drained func()) (at drain, err error) {
 	s := a.begin(part, "settle", "")
-	s.listen(a.servers...)
+	s.listen(a.Running...)
 	deadline := time.Now().Add(record.Seconds(a.Plan.Settle.TimeoutS))
-	natural, polls := a.target.Quiet, a.Plan.Settle.Polls
+	natural, polls := a.Module.Quiet, a.Plan.Settle.Polls
 	if a.mergesLater() && part == record.Solo {
-		natural, polls = a.target.BeforeMerge, 1
+		natural, polls = a.Module.BeforeMerge, 1
 	}
-	rest := func(mode string, quiet []string, polls int) (drain, error) {
-		if err := a.askToSettle(ctx, mode); err != nil {
+	settled := func(mode string, quiet []string, polls int) (drain, error) {
+		if err := a.AskToSettle(ctx, mode); err != nil {
 			return drain{}, err
 		}
 		return a.waitQuiet(ctx, quiet, polls, loadEnd, deadline)
 	}
-	if at, err = rest("natural", natural, polls); err != nil {
+	if at, err = settled("natural", natural, polls); err != nil {
 		return at, err
 	}
 	drained()
 	if a.Plan.Settle.Mode == "merged" && a.merges() && !a.mergesLater() {
-		a.snapshots.Mark("settle", "begin", "")
+		a.Snapshots.Mark("settle", "begin", "")
 		// A merge that we ask for is not the load's work. The first poll may come before the merge has begun.
-		if _, err := rest("merged", a.target.Quiet, max(2, a.Plan.Settle.Polls)); err != nil {
+		if _, err := settled("merged", a.Module.Quiet, max(2, a.Plan.Settle.Polls)); err != nil {
 			return at, err
 		}
 	}

@@ -39,11 +39,11 @@ func takeTurns(s *sitting) error {
 	}
 	for _, v := range s.alive() {
 		var own processes
-		for _, server := range v.servers {
-			own = append(own, server.process)
+		for _, server := range v.Running {
+			own = append(own, server.Process)
 		}
 		if err := errors.Join(own.Hold(), own.Release()); err != nil {
-			if dead := v.died(); dead != nil {
+			if dead := v.Died(); dead != nil {
 				return s.blame(v, dead)
 			}
 			if _, late := errors.AsType[proc.Late](err); late {

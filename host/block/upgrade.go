@@ -13,10 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"tsduel/host/checks"
 	"tsduel/host/exchange"
+	"tsduel/host/logs"
 	"tsduel/host/machine"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
+	"tsduel/host/servers"
 )
 
 // downgradeAsked is how many queries of each type and window the baseline is asked after a downgrade.
@@ -34,7 +37,7 @@ type upgrade struct {
 
 func runUpgrade(ctx context.Context, f *frame) (err error) {
 	baseline := f.variants[f.Plan.Variants[0].Name]
-	u := &upgrade{frame: f, baseline: baseline, source: baseline.data, record: &record.UpgradeRecord{
+	u := &upgrade{frame: f, baseline: baseline, source: baseline.Data, record: &record.UpgradeRecord{
 		Copies: map[string]record.CopyRecord{}, Start: map[string]record.UpgradeStart{},
 		Ingest: map[string]record.SoloRecord{}, Sizes: map[string]map[string]int64{},
 		Downgrade: map[string]record.Downgrade{}}}
@@ -56,7 +59,7 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 		return err
 	}
 	for _, v := range u.variants {
-		if err := v.close(true); err != nil {
+		if err := v.Close(true); err != nil {
 			return err
 		}
 	}
@@ -69,17 +72,17 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 // copy gives a variant its own directories: a copy of the data, and one for its files.
 func (u *upgrade) copy(ctx context.Context, v *variant) (err error) {
 	s := v.begin(record.InUpgrade, "copy", "")
-	v.data, v.dir = u.dataDir("copies", v.Name), filepath.Join(v.dir, "upgrade")
-	if err := os.MkdirAll(v.dir, 0o777); err != nil {
+	v.Data, v.Dir = u.layout.DataDir("copies", v.Name), filepath.Join(v.Dir, "upgrade")
+	if err := os.MkdirAll(v.Dir, 0o777); err != nil {
 		return err
 	}
 	u.record.Copies[v.Name], err = machine.Copy(ctx,
-		machine.Copying{From: u.source, To: v.data, Immutable: v.target.Immutable})
+		machine.Copying{From: u.source, To: v.Data, Immutable: v.Module.Immutable})
 	if err != nil {
 		return err
 	}
 	s.close(0, 0)
-	v.snapshots, err = scrape.Create(filepath.Join(v.dir, "metrics.prom.gz"), v.target.Ticks)
+	v.Snapshots, err = scrape.Create(filepath.Join(v.Dir, "metrics.prom.gz"), v.Module.Ticks)
 	return err
 }
 
@@ -91,7 +94,7 @@ func (u *upgrade) unchanged() error {
 	}
 	for _, path := range slices.Sorted(maps.Keys(u.sums)) {
 		if now[path] != u.sums[path] {
-			_ = os.Remove(u.loadedMark()) // the data are not what was loaded any more
+			_ = os.Remove(u.layout.LoadedMark()) // the data are not what was loaded any more
 			return record.FailedError("%s was changed through a copy that shared it by a hard link: `immutable` of "+
 				"tsduel/targets/%s.py must not name it; nothing of this block was kept", path, u.baseline.Target)
 		}
@@ -105,19 +108,19 @@ func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
 	begin := time.Now()
 	var rec record.UpgradeStart
 	defer func() { u.record.Start[v.Name] = rec }()
-	rec.StartS, err = v.launch(ctx, "", nil)
-	if refused, ok := errors.AsType[*fault](err); ok && refused.unready && v != u.baseline {
-		rec.Refused, v.failed = refused.message, true
+	rec.StartS, err = v.Launch(ctx, "", nil)
+	if refused, ok := errors.AsType[*checks.Fault](err); ok && refused.Unready && v != u.baseline {
+		rec.Refused, v.failed = refused.Message, true
 		s.close(1, 0)
 		message := "it does not start on what the baseline has left: " + rec.Refused
-		_ = v.equal("upgrade_start", 1, 0, "%s", message) // the block does not fail
+		_ = v.Equal("upgrade_start", 1, 0, "%s", message) // the block does not fail
 		u.note(v.Name, "", message)
-		return v.close(true)
+		return v.Close(true)
 	}
 	if err != nil {
 		return err
 	}
-	if err := v.equal("upgrade_start", 1, 1, ""); err != nil {
+	if err := v.Equal("upgrade_start", 1, 1, ""); err != nil {
 		return err
 	}
 	if err := u.firstAnswer(ctx, v); err != nil {
@@ -125,13 +128,13 @@ func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
 	}
 	rec.FirstAnswerS = time.Since(begin).Seconds()
 	deadline := begin.Add(record.Seconds(u.Plan.Settle.TimeoutS))
-	quiet, err := v.waitQuiet(ctx, v.target.Quiet, u.Plan.Settle.Polls, begin, deadline)
+	quiet, err := v.waitQuiet(ctx, v.Module.Quiet, u.Plan.Settle.Polls, begin, deadline)
 	if err != nil {
 		return err
 	}
-	rec.QuietS, rec.CPUNS, rec.WrittenBytes = quiet.seconds, quiet.cpu.sum(), quiet.written
+	rec.QuietS, rec.CPUNS, rec.WrittenBytes = quiet.seconds, quiet.cpu.Sum(), quiet.written
 	s.close(0, 0)
-	_, err = v.shutdown(ctx)
+	_, err = v.Shutdown(ctx)
 	return err
 }
 
@@ -141,7 +144,7 @@ func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 	types := u.Row.QueryTypes
 	filled := slices.IndexFunc(types, func(t string) bool { return !u.Plan.MayBeEmpty(t) })
 	for deadline := time.Now().Add(record.Seconds(u.Plan.Watchdog.QueryStallS)); ; {
-		result, err := u.send(ctx, types[max(0, filled)], 1, exchange.Side{Name: v.Name, URL: v.url()})
+		result, err := u.send(ctx, types[max(0, filled)], 1, exchange.Side{Name: v.Name, URL: v.URL()})
 		if err != nil {
 			return err
 		}
@@ -149,14 +152,14 @@ func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 		if side.Failure == "" && (side.Empty == 0 || filled < 0) {
 			return nil
 		}
-		if err := v.died(); err != nil {
+		if err := v.Died(); err != nil {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return faultf("no query was answered with data within %v s of the start: %s; %s",
-				u.Plan.Watchdog.QueryStallS, cmp.Or(side.Failure, "the answers have no data"), lastWords(v.queryServer()))
+			return checks.Faultf("no query was answered with data within %v s of the start: %s; %s",
+				u.Plan.Watchdog.QueryStallS, cmp.Or(side.Failure, "the answers have no data"), v.QueryServer().LastWords())
 		}
-		if err := record.Sleep(ctx, readyEvery); err != nil {
+		if err := record.Sleep(ctx, servers.ReadyEvery); err != nil {
 			return err
 		}
 	}
@@ -165,7 +168,7 @@ func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 // send exchanges the first queries of this block's slice between servers of the baseline's target.
 func (u *upgrade) send(ctx context.Context, queryType string, count int,
 	sides ...exchange.Side) (*exchange.Result, error) {
-	source, reading, err := u.open(queryType, &u.baseline.target, func(int) int {
+	source, reading, err := u.open(queryType, &u.baseline.Module, func(int) int {
 		if u.Calibration == nil {
 			return 0
 		}
@@ -184,21 +187,21 @@ func (u *upgrade) send(ctx context.Context, queryType string, count int,
 
 // ingest loads as much again on top of the first window, alone, until nothing is left to do.
 func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
-	data := record.OfFormat(u.Workload.Continued, v.target.DataFormat)
+	data := record.OfFormat(u.Workload.Continued, v.Module.DataFormat)
 	if len(data) == 0 {
-		return fmt.Errorf("raw/workload.json has no data in format %q that continue the first", v.target.DataFormat)
+		return fmt.Errorf("raw/workload.json has no data in format %q that continue the first", v.Module.DataFormat)
 	}
 	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	defer func() { u.record.Ingest[v.Name] = rec }()
-	v.enter(record.InUpgrade, "ingest", "")
-	if rec.StartS, err = v.launch(ctx, "", nil); err != nil {
+	v.Enter(record.InUpgrade, "ingest", "")
+	if rec.StartS, err = v.Launch(ctx, "", nil); err != nil {
 		return err
 	}
 	a := &alone{variant: v, record: &rec}
 	if err := a.load(ctx, data[0], record.InUpgrade, "ingest"); err != nil {
 		return err
 	}
-	rec.StopS, err = v.shutdown(ctx)
+	rec.StopS, err = v.Shutdown(ctx)
 	return err
 }
 
@@ -216,7 +219,7 @@ func (u *upgrade) after(ctx context.Context) error {
 		return err
 	}
 	return u.all(func(v *variant) (err error) {
-		_, u.record.Sizes[v.Name], err = v.sizes(ctx)
+		_, u.record.Sizes[v.Name], err = v.Sizes(ctx)
 		return err
 	})
 }
@@ -233,11 +236,11 @@ func (u *upgrade) downgrades(ctx context.Context) (err error) {
 	if u.baseline.failed || len(left) == 0 || u.block.Void != "" {
 		return nil
 	}
-	if err := u.baseline.forget(ctx); err != nil {
+	if err := u.baseline.Forget(ctx); err != nil {
 		return u.blame(u.baseline, err)
 	}
-	u.baseline.enter(record.InUpgrade, "downgrade", "")
-	if _, err := u.baseline.launch(ctx, "downgrade-", nil); err != nil {
+	u.baseline.Enter(record.InUpgrade, "downgrade", "")
+	if _, err := u.baseline.Launch(ctx, "downgrade-", nil); err != nil {
 		return u.blame(u.baseline, err)
 	}
 	for _, v := range left {
@@ -245,23 +248,23 @@ func (u *upgrade) downgrades(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return u.baseline.close(true) // its data are not needed any more
+	return u.baseline.Close(true) // its data are not needed any more
 }
 
 func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error) {
 	s := candidate.begin(record.InUpgrade, "downgrade", "")
 	var rec record.Downgrade
 	defer func() { u.record.Downgrade[candidate.Name] = rec }()
-	v := newVariant(u.frame, u.baseline.Variant)
-	v.dir, v.data = candidate.dir, candidate.data
-	v.enter(record.InUpgrade, "downgrade", "")
-	defer func() { err = errors.Join(err, v.close(true)) }()
-	if err := v.forget(ctx); err != nil {
+	v := newVariant(u.frame, u.baseline.Variant.Variant)
+	v.Dir, v.Data = candidate.Dir, candidate.Data
+	v.Enter(record.InUpgrade, "downgrade", "")
+	defer func() { err = errors.Join(err, v.Close(true)) }()
+	if err := v.Forget(ctx); err != nil {
 		return u.blame(candidate, err)
 	}
-	rec.StartS, err = v.launch(ctx, "downgrade-", nil)
-	if broken, ok := errors.AsType[*fault](err); ok {
-		rec.Said = broken.message
+	rec.StartS, err = v.Launch(ctx, "downgrade-", nil)
+	if broken, ok := errors.AsType[*checks.Fault](err); ok {
+		rec.Said = broken.Message
 		s.close(1, 0)
 		return nil
 	} else if err != nil {
@@ -276,8 +279,8 @@ func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error)
 		answers := record.DowngradeAnswers{Window: cmp.Or(strings.TrimPrefix(window, "@"), "old")}
 		for _, queryType := range u.Row.QueryTypes {
 			result, err := u.send(ctx, queryType+window, downgradeAsked,
-				exchange.Side{Name: u.baseline.Name, URL: u.baseline.url()},
-				exchange.Side{Name: "the downgraded one", URL: v.url()})
+				exchange.Side{Name: u.baseline.Name, URL: u.baseline.URL()},
+				exchange.Side{Name: "the downgraded one", URL: v.URL()})
 			if err != nil {
 				return err
 			}
@@ -293,12 +296,8 @@ func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error)
 		exchanges += answers.Asked
 		rec.Answers = append(rec.Answers, answers)
 	}
-	for _, server := range v.servers {
-		lines(func(line string) {
-			if rec.Said == "" && (crash.MatchString(line) || complains.MatchString(line)) {
-				rec.Said = scrape.OneLine(line)
-			}
-		}, server.log)
+	for _, server := range v.Running {
+		rec.Said = cmp.Or(rec.Said, logs.Complaint(server.Log))
 	}
 	s.close(0, int64(exchanges))
 	return nil

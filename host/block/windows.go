@@ -15,8 +15,8 @@ import (
 func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 	began := time.Now()
 	last, spent := began, int64(0)
-	if used, err := r.cpu(); err == nil {
-		spent = used.sum()
+	if used, err := r.CPU(); err == nil {
+		spent = used.Sum()
 	}
 	facts, err := noise.Describe(r.Scratch)
 	if err != nil {
@@ -27,20 +27,20 @@ func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 	}
 	return func(results []*openloop.Result) {
 		now := time.Now()
-		used, err := r.cpu()
+		used, err := r.CPU()
 		if err != nil {
 			return // a server has ended, which its phase says
 		}
 		fields := record.Fields{"block": r.Row.Block, "variant": r.Name, "life": record.Epoch(began),
-			"elapsed_s": now.Sub(began).Seconds(), "cpu_cores": float64(used.sum()-spent) / float64(now.Sub(last)),
+			"elapsed_s": now.Sub(began).Seconds(), "cpu_cores": float64(used.Sum()-spent) / float64(now.Sub(last)),
 			"cpu_limit": facts.CPUs}
 		// What cannot be read is left out.
-		if sum, _ := r.kernel(); sum.RSS >= 0 {
+		if sum, _ := r.Kernel(); sum.RSS >= 0 {
 			fields["rss_bytes"], fields["rss_limit"] = sum.RSS, facts.MemoryBytes
 		}
 		files := proc.Files{}
-		for _, s := range r.servers {
-			if own, err := proc.OpenFiles(s.pid); err == nil && own.Open > files.Open {
+		for _, s := range r.Running {
+			if own, err := proc.OpenFiles(s.Pid); err == nil && own.Open > files.Open {
 				files = *own
 				fields["open_files"], fields["open_limit"] = files.Open, files.Most
 			}
@@ -53,7 +53,7 @@ func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 				fields[operation(streams[i])+"_p99_ms"] = float64(result.Response.ValueAtQuantile(99)) / 1e6
 			}
 		}
-		last, spent = now, used.sum()
+		last, spent = now, used.Sum()
 		r.Events.Emit("window", fields)
 	}
 }

@@ -2,37 +2,12 @@ package block
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
 	"tsduel/host/exchange"
-	"tsduel/host/proc"
 	"tsduel/host/record"
 )
-
-// kernelCounters are what the kernel counts of a server, as counters beside its own. They are bytes and calls of read
-// and write, and switches of its threads (docs/work.md).
-var kernelCounters = map[string]record.Counter{}
-
-func init() {
-	for _, name := range []string{"read_calls", "write_calls", "read_bytes", "written_bytes", "context_switches",
-		"throttled_us"} {
-		kernelCounters[name] = record.Counter{Name: "tsduel_kernel_" + name}
-	}
-}
-
-// ofKernel are the lines of an exposition; none for a process that has ended.
-func ofKernel(s *server) (lines []byte) {
-	counted, _ := proc.Work(s.pid)
-	if held, limited := s.process.Throttled(); limited {
-		lines = fmt.Appendf(lines, "%s %d\n", kernelCounters["throttled_us"].Name, held.Microseconds())
-	}
-	for name, value := range counted {
-		lines = fmt.Appendf(lines, "%s %d\n", kernelCounters[name].Name, value)
-	}
-	return lines
-}
 
 // shares is into how many parts the query types are dealt: one part is counted in each block.
 const shares = 3
@@ -101,7 +76,7 @@ func findReadingCost(ctx context.Context, s *sitting) error {
 			if costs[v.Name] == nil {
 				costs[v.Name] = map[string][]float64{}
 			}
-			for name, grew := range grown(v.target, before[v.Name], s.bodies[v.Name]) {
+			for name, grew := range grown(v.Module, before[v.Name], s.bodies[v.Name]) {
 				costs[v.Name][name] = append(costs[v.Name][name], grew)
 			}
 		}
@@ -118,7 +93,7 @@ func findReadingCost(ctx context.Context, s *sitting) error {
 
 // workOf is the growth of a variant's counters between two readings, without what so many readings cost.
 func workOf(v *variant, s *sitting, before []byte, readings int) map[string]float64 {
-	all := grown(v.target, before, s.bodies[v.Name])
+	all := grown(v.Module, before, s.bodies[v.Name])
 	if s.Calibration != nil {
 		for name, cost := range s.Calibration.Reading[v.Name] {
 			grew, has := all[name]

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tsduel/host/record"
+	"tsduel/host/servers"
 )
 
 // counting is a sitting of a block whose plan counts a third of five query types.
@@ -49,8 +50,8 @@ func TestEachBlockCountsAnotherThirdOfTheTypes(t *testing.T) {
 // Two readings at 10 objects each are not the work of a query; what is below them is none.
 func TestWhatReadingCostsIsTakenOff(t *testing.T) {
 	s := counting(1, "all")
-	v := &variant{Variant: record.Variant{Name: "b"}}
-	v.target.Counters = map[string]record.Counter{"objects": {Name: "n"}, "other": {Name: "m"}}
+	v := &variant{Variant: &servers.Variant{Variant: record.Variant{Name: "b"}}}
+	v.Module.Counters = map[string]record.Counter{"objects": {Name: "n"}, "other": {Name: "m"}}
 	s.bodies["b"] = []byte("n 130\nm 5\n")
 	work := workOf(v, s, []byte("n 100\nm 0\n"), 2)
 	if work["objects"] != 10 || work["other"] != 5 {

@@ -119,9 +119,13 @@ func removeOld(dir string) {
 	}
 }
 
-// end keeps what the groups have counted, and removes them.
+// end keeps what the groups have counted, and removes them unless the process has left others in them.
 func (l *limited) end() {
 	l.kills.Store(l.countKills())
+	l.remove()
+}
+
+func (l *limited) remove() {
 	for _, dir := range l.ownGroups {
 		_ = os.Remove(dir)
 	}

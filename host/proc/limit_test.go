@@ -47,6 +47,9 @@ func TestALimitOfMemoryEndsAProgram(t *testing.T) {
 	if p.LimitKills() == 0 {
 		t.Error("no kill was counted, exit code", p.Exit().Code)
 	}
+	if err := p.Kill(); err != nil {
+		t.Error(err)
+	}
 	for _, dir := range p.limited.ownGroups {
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
 			t.Error(dir, "is left")

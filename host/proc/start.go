@@ -191,6 +191,7 @@ func (p *Process) Kill() error {
 	case <-time.After(EndPatience):
 		return stuck(p.name, p.Pid)
 	}
+	defer p.limited.remove()
 	if p.group != nil {
 		err := p.group.kill()
 		_ = os.Remove(p.group.dir)

@@ -1,4 +1,5 @@
-package block
+// Package pins gives CPUs to the servers and to the client.
+package pins
 
 import (
 	"cmp"
@@ -15,7 +16,7 @@ import (
 
 // Equip adds to facts the CPUs of servers and client, and whether the kernel counts instructions.
 func Equip(facts *record.Facts, wanted record.Pin) (err error) {
-	facts.Pin, err = pins(wanted, proc.Siblings(), facts.CPULimit)
+	facts.Pin, err = split(wanted, proc.Siblings(), facts.CPULimit)
 	if client := facts.Pin.Client; err == nil && len(client) > 0 {
 		undo, refused := proc.Pin(client)
 		switch {
@@ -36,9 +37,9 @@ func Equip(facts *record.Facts, wanted record.Pin) (err error) {
 	return err
 }
 
-// pins gives a quarter of the CPUs that a control group allows to the client, in whole cores, and the rest to
+// split gives a quarter of the CPUs that a control group allows to the client, in whole cores, and the rest to
 // the servers: all of one kind and one NUMA node (docs/blocks.md).
-func pins(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) {
+func split(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) {
 	pin := record.Pin{Mode: wanted.Mode, Server: []int{}, Client: []int{}}
 	allowed := slices.Concat(cores...)
 	switch wanted.Mode {
@@ -80,8 +81,8 @@ func pins(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) 
 	return pin, nil
 }
 
-// pinned does something while this process is on the client's CPUs, if there are any.
-func pinned(client []int, do func() error) (err error) {
+// Do does something while this process is on the client's CPUs, if there are any.
+func Do(client []int, do func() error) (err error) {
 	if len(client) == 0 {
 		return do()
 	}

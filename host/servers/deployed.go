@@ -1,4 +1,4 @@
-package block
+package servers
 
 import (
 	"cmp"
@@ -22,8 +22,8 @@ const (
 	startCounter           = "process_start_time_seconds"
 )
 
-// connect finds the addresses of a deployment, and which of its processes can be known.
-func connect(ctx context.Context, v *variant) error {
+// Connect finds the addresses of a deployment, and which of its processes can be known.
+func (v *Variant) Connect(ctx context.Context) error {
 	for _, c := range slices.Backward(v.Components) {
 		at, err := url.Parse(c.URL)
 		if err != nil {
@@ -40,26 +40,26 @@ func connect(ctx context.Context, v *variant) error {
 		if _, err := fmt.Sscan(cmp.Or(at.Port(), "80"), &s.port); err != nil {
 			return err
 		}
-		v.servers = slices.Insert(v.servers, 0, s)
+		v.Running = slices.Insert(v.Running, 0, s)
 	}
-	for _, s := range v.servers {
+	for _, s := range v.Running {
 		if err := s.findAddresses(ctx); err != nil {
 			return err
 		}
 		at, _ := url.Parse(s.component.URL)
-		if strings.Trim(at.Path, "/") != "" && s.queries != "" { // a proxy's, or a tenant's
-			s.queries = s.component.URL
-			s.writes = s.queries
+		if strings.Trim(at.Path, "/") != "" && s.Queries != "" { // a proxy's, or a tenant's
+			s.Queries = s.component.URL
+			s.Writes = s.Queries
 		}
 		text, unread := s.fresh(ctx)
 		if unread != nil {
-			v.note(v.Name, "", fmt.Sprintf("what its %s uses is not known: %v", s.role, unread))
+			v.given.Note(v.Name, "", fmt.Sprintf("what its %s uses is not known: %v", s.Role, unread))
 		}
 		for _, name := range []string{cpuCounter, rssCounter} {
 			if value, err := ofProcess(text, name); err != nil {
 				return err
 			} else if value < 0 && unread == nil {
-				v.note(v.Name, "", fmt.Sprintf("what its %s uses is not known: %s is not in its /metrics", s.role, name))
+				v.given.Note(v.Name, "", fmt.Sprintf("what its %s uses is not known: %s is not in its /metrics", s.Role, name))
 			}
 		}
 		began, err := ofProcess(text, startCounter)
@@ -67,7 +67,7 @@ func connect(ctx context.Context, v *variant) error {
 			return cmp.Or(ctx.Err(), err)
 		}
 	}
-	if v.url() == "" {
+	if v.URL() == "" {
 		return fmt.Errorf("%s/endpoints names no address for queries of %s", v.Target, v.Name)
 	}
 	return nil
@@ -83,7 +83,7 @@ func ofProcess(text []byte, name string) (float64, error) {
 }
 
 // fresh are the counters of a deployment, not so soon after the last ones that it would repeat them.
-func (s *server) fresh(ctx context.Context) ([]byte, error) {
+func (s *Server) fresh(ctx context.Context) ([]byte, error) {
 	if err := record.Sleep(ctx, time.Until(s.read.Add(scrape.CacheAge))); err != nil {
 		return nil, err
 	}
@@ -92,18 +92,18 @@ func (s *server) fresh(ctx context.Context) ([]byte, error) {
 	return text, err
 }
 
-func (s *server) deployed() bool { return s.component.URL != "" }
+func (s *Server) Deployed() bool { return s.component.URL != "" }
 
 // ended is never the end of a deployment, which only its answers show.
-func (s *server) ended() <-chan struct{} {
-	if s.deployed() {
+func (s *Server) ended() <-chan struct{} {
+	if s.Deployed() {
 		return nil
 	}
-	return s.process.Ended()
+	return s.Process.Ended()
 }
 
 // says is what a deployment's counters say of its process; -1 is unknown.
-func (s *server) says() (c proc.Counters, err error) {
+func (s *Server) says() (c proc.Counters, err error) {
 	text, _ := s.fresh(context.Background()) // without an answer nothing is known
 	cpu, wrong := ofProcess(text, cpuCounter)
 	rss, also := ofProcess(text, rssCounter)
@@ -111,8 +111,8 @@ func (s *server) says() (c proc.Counters, err error) {
 	return c, cmp.Or(wrong, also)
 }
 
-// sameStart checks that the processes of a deployment are those that it had when it was connected to.
-func (all servers) sameStart(ctx context.Context) error {
+// SameStart checks that the processes of a deployment are those that it had when it was connected to.
+func (all Running) SameStart(ctx context.Context) error {
 	for _, s := range all {
 		text, _ := s.fresh(ctx)
 		began, err := ofProcess(text, startCounter)
@@ -122,8 +122,8 @@ func (all servers) sameStart(ctx context.Context) error {
 		if s.began < 0 || began < 0 {
 			continue
 		}
-		err = s.variant.equal("same_process", int64(s.began), int64(began), "the %s was started again while it was asked "+
-			"(%s is %.0f and was %.0f)", s.role, startCounter, began, s.began)
+		err = s.variant.Equal("same_process", int64(s.began), int64(began), "the %s was started again while it was asked "+
+			"(%s is %.0f and was %.0f)", s.Role, startCounter, began, s.began)
 		if err != nil {
 			return err
 		}
@@ -131,10 +131,10 @@ func (all servers) sameStart(ctx context.Context) error {
 	return nil
 }
 
-// mustBeEmpty refuses to load into a deployment that has data, or of which that is not known.
-func mustBeEmpty(v *variant, counters []byte) error {
+// MustBeEmpty refuses to load into a deployment that has data, or of which that is not known.
+func (v *Variant) MustBeEmpty(counters []byte) error {
 	const remedy = "leave out design.load: duel, and ask what is there"
-	counter, has := v.target.Counters["rows_kept"]
+	counter, has := v.Module.Counters["rows_kept"]
 	rows, found, err := scrape.Sum(counters, counter)
 	switch {
 	case err != nil:

@@ -1,4 +1,5 @@
-package block
+// Package logs finds the lines of a log, or of a program's output, that say what went wrong.
+package logs
 
 import (
 	"bufio"
@@ -25,8 +26,8 @@ var (
 	goFailure = regexp.MustCompile("^panic: |^fatal error: |rror|^zstd: ")
 )
 
-// lines shows each line of the files that is not blank, up to bound.Line of it; files that do not exist have none.
-func lines(see func(string), paths ...string) {
+// Lines shows each line of the files that is not blank, up to bound.Line of it; files that do not exist have none.
+func Lines(see func(string), paths ...string) {
 	for _, path := range paths {
 		file, err := os.Open(path)
 		if err != nil {
@@ -45,9 +46,9 @@ func lines(see func(string), paths ...string) {
 	}
 }
 
-// lastMatch is what the first group of a pattern matched last in the lines of files; empty without a match.
-func lastMatch(pattern *regexp.Regexp, paths ...string) (last string) {
-	lines(func(line string) {
+// LastMatch is what the first group of a pattern matched last in the lines of files; empty without a match.
+func LastMatch(pattern *regexp.Regexp, paths ...string) (last string) {
+	Lines(func(line string) {
 		if match := pattern.FindStringSubmatch(line); match != nil {
 			last = match[1]
 		}
@@ -55,12 +56,11 @@ func lastMatch(pattern *regexp.Regexp, paths ...string) (last string) {
 	return last
 }
 
-// lastWords are that a server has written too much, else the first line of its log about a crash, else its newest
-// complaint, else its last line.
-func lastWords(s *server) string {
-	_ = s.maskLog() // without it, the log as it is here
+// LastWords are that a server has written too much into its log, else the first line of it about a crash, else its
+// newest complaint, else its last line.
+func LastWords(log string) string {
 	var flooded, crashed, complained, last string
-	lines(func(line string) {
+	Lines(func(line string) {
 		if crashed == "" && crash.MatchString(line) {
 			crashed = line
 		}
@@ -71,35 +71,9 @@ func lastWords(s *server) string {
 			flooded = line
 		}
 		last = line
-	}, s.log)
+	}, log)
 	return fmt.Sprintf("%s (its log: %s)", scrape.OneLine(cmp.Or(flooded, crashed, complained, last, "it said nothing")),
-		strings.Replace(s.log, ".partial", "", 1))
-}
-
-// quietLog checks that the log was not too large, and has no line that the target calls trouble.
-func (s *server) quietLog() error {
-	pattern, known := "^"+proc.TooMuchLog, s.variant.target.Trouble
-	if known != "" {
-		pattern += "|" + known
-	}
-	trouble, err := regexp.Compile(pattern)
-	if err != nil {
-		return fmt.Errorf("the target's trouble: %w", err)
-	}
-	count, worst := int64(0), ""
-	lines(func(line string) {
-		if trouble.MatchString(line) {
-			count, worst = count+1, cmp.Or(worst, line)
-		}
-	}, s.log)
-	if known == "" && count == 0 {
-		return nil
-	}
-	wrong := "the server's log has a panic or a fatal error: " + scrape.OneLine(worst)
-	if words := lastWords(s); strings.HasPrefix(words, proc.TooMuchLog) { // it ended before anybody looked
-		wrong = words
-	}
-	return s.variant.equal("server_log", 0, count, "%s", wrong)
+		strings.Replace(log, ".partial", "", 1))
 }
 
 // goWords are the line of an output before the stack that Go prints, else its last line.
@@ -113,14 +87,15 @@ func (g *goWords) see(line string) {
 
 func (g *goWords) String() string { return scrape.OneLine(cmp.Or(g.failed, g.last, "it said nothing")) }
 
-// clientWords are those of a client's output.
-func clientWords(paths ...string) string {
+// ClientWords are those of a client's output.
+func ClientWords(paths ...string) string {
 	var words goWords
-	lines(words.see, paths...)
+	Lines(words.see, paths...)
 	return words.String()
 }
 
-func wordsOf(texts ...[]byte) string {
+// WordsOf are those of texts.
+func WordsOf(texts ...[]byte) string {
 	var words goWords
 	for line := range bytes.Lines(bytes.Join(texts, []byte("\n"))) {
 		if len(bytes.TrimSpace(line)) > 0 {
@@ -130,10 +105,21 @@ func wordsOf(texts ...[]byte) string {
 	return words.String()
 }
 
-func exitWords(code int) string {
+// ExitWords say an exit code, and the signal that it stands for.
+func ExitWords(code int) string {
 	if code <= 128 {
 		return fmt.Sprintf("exit code %d", code)
 	}
 	signal := strings.TrimPrefix(unix.SignalName(unix.Signal(code-128)), "SIG")
 	return fmt.Sprintf("exit code %d (%s)", code, cmp.Or(signal, "no signal"))
+}
+
+// Complaint is the first line of a log about a crash, or the first complaint; empty if there is none.
+func Complaint(log string) (first string) {
+	Lines(func(line string) {
+		if first == "" && (crash.MatchString(line) || complains.MatchString(line)) {
+			first = scrape.OneLine(line)
+		}
+	}, log)
+	return first
 }

@@ -1,4 +1,4 @@
-package block
+package pins
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ func TestPinsGiveTheClientAQuarterInWholeCores(t *testing.T) {
 		{record.Pin{Mode: "off"}, [][]int{{0}, {1}}, nil, "[]", "[]", "host.pin is off"},
 		{record.Pin{Mode: "fixed", Server: []int{1}, Client: []int{0}}, [][]int{{0}, {1}}, nil, "[1]", "[0]", ""},
 	} {
-		pin, err := pins(c.wanted, c.cores, c.limit)
+		pin, err := split(c.wanted, c.cores, c.limit)
 		if err != nil || fmt.Sprint(pin.Server) != c.server || fmt.Sprint(pin.Client) != c.client ||
 			!strings.HasPrefix(pin.Reason, c.reason) || (c.reason == "") != (pin.Reason == "") {
 			t.Errorf("%v of %v: %+v, %v", c.wanted, c.cores, pin, err)
@@ -50,13 +50,13 @@ func TestPinsGiveTheClientAQuarterInWholeCores(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pin, err := pins(record.Pin{Mode: "auto"}, [][]int{{0}, {1}, {2}, {3}}, nil)
+	pin, err := split(record.Pin{Mode: "auto"}, [][]int{{0}, {1}, {2}, {3}}, nil)
 	if err != nil || fmt.Sprint(pin.Server, pin.Client) != "[1 2] [3]" ||
 		pin.Reason != "3 of 4 CPUs are used: the fast cores of one NUMA node" {
 		t.Errorf("%+v, %v", pin, err)
 	}
-	if _, err := pins(record.Pin{Mode: "fixed", Server: []int{7}, Client: []int{0}}, [][]int{{0}, {1}}, nil); err == nil ||
-		err.Error() != "host.pin names CPU 7, and this machine lets us have [0 1]" {
+	_, err = split(record.Pin{Mode: "fixed", Server: []int{7}, Client: []int{0}}, [][]int{{0}, {1}}, nil)
+	if err == nil || err.Error() != "host.pin names CPU 7, and this machine lets us have [0 1]" {
 		t.Error(err)
 	}
 }
