@@ -26,7 +26,7 @@ export TSDUEL_GIVEN := $(GIVEN)
 export TSDUEL_GOALS := $(MAKECMDGOALS)
 TSDUEL := .venv/bin/python -m tsduel
 
-COMMANDS := tsbs gate gobench bisect history calibrate museum queries-check plan provision build run give-back tidy compare keep report follow status stop \
+COMMANDS := tsbs gate gobench bisect worst history calibrate museum queries-check plan provision build run give-back tidy compare keep report follow status stop \
   fetch ssh destroy reap gcp-report comment compare-runs trend import tsbs-plot-load benchstat list
 
 help: known

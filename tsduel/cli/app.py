@@ -17,7 +17,7 @@ from tsduel.question import experiments
 
 HERE = ("here", "watch")
 WITH_JSON = ("list", "status", "report")
-ASKING = ("plan", "tsbs", "gobench", "bisect", "history")
+ASKING = ("plan", "tsbs", "gobench", "bisect", "worst", "history")
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 SHELLS = ("bash", "zsh", "fish")
 CODES = """Exit codes: 0 done, 1 a defect of ours, 2 your input or your machine, 3 too many blocks failed, 4 a check

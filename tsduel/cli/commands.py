@@ -95,6 +95,10 @@ COMMANDS = {
         _COMPARE, "since when? GOOD= BAD= METRIC=cpu: the first bad (or better) version or commit, found by duels",
         "bisect", "search",
     ),
+    "worst": _whole(
+        _COMPARE, "in which load does CANDIDATE lose most? Searched for MINUTES=60, then measured anew",
+        "worst", "search", "worst",
+    ),
     "history": _whole(
         _COMPARE, 'METRIC= over VERSIONS="v1.128.0 v1.129.0 ...", all in one run, as a table and a picture',
         "history", "search",
@@ -222,6 +226,10 @@ PARTS = {
     "history-of": Command(
         "", "METRIC over the versions of a run", "plots.history", lambda m, run: m.main(run, _ENV), logged=True,
         alone=True,
+    ),
+    "worst-of": Command(
+        "", "what a search for the worst load has found", "plots.worst",
+        lambda m, results: print(m.main(_ENV, results), end=""), RESULTS,
     ),
     "bisection": Command(
         "", "what a bisection has found", "plots.bisection",

@@ -50,6 +50,9 @@ KNOBS: Mapping[str, Knob] = {
     "EXHIBIT": Knob("museum", "for museum: exhibits to run, or all"),
     "TYPE": Knob(_B, "for bisect and history: the query type, or the row of Go benchmarks; all of them unless given"),
     "THRESHOLD": Knob(_B, "for bisect and history: from how many percent on it is bad (default: the metric's own)"),
+    "MINUTES": Knob("worst", "for worst: how long it may take, 60"),
+    "FOR": Knob("worst", "for worst: worse (default) or better"),
+    "SPACE": Knob("worst", "for worst: a file with what may be changed (default: experiments/worst/space.yml)"),
     "KIND": Knob(_B, "for bisect and history without a file: gobench"),
     "VIEW": Knob("view", "plain: lines in place of a screen; verbose: a line for each phase too"),
     "TARGET": Knob(

@@ -82,6 +82,17 @@ def bisect() -> int:
         return drive(steps.rule(known, results.home()), compare) or _stage("bisection", known)
 
 
+def worst() -> int:
+    """Search for the load in which the candidate loses most; then measure what was found anew, and say it."""
+    from tsduel import worst as search
+    from tsduel.studies.study import drive
+
+    known = {**os.environ, "RUN": os.environ.get("RUN") or new_run({}, "worst")}
+    directory = search.begun(known["RUN"], known, results.home())
+    with runlock.holding(directory, "worst"):
+        return drive(search.rule(directory), compare) or _stage("worst-of", known)
+
+
 def calibrate() -> int:
     """Compare a version with itself, an old file of it with a fresh copy, and the version with a slower one."""
     from tsduel.calibrate import page

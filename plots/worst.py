@@ -1,0 +1,106 @@
+"""results/worst/NAME -> report.md, map.{svg,png} and worst-1.yml: the load in which the candidate loses most."""
+
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from plots import markup
+from plots.charts.style import save
+from plots.charts.worst import worst_map
+from tsduel import worst
+from tsduel.core import files
+from tsduel.core.errors import UserError
+from tsduel.core.wording import number_of
+from tsduel.worst import Point, Probe, Worst
+
+MOST_TOLD = 12
+
+
+def main(environment: Mapping[str, str], results: Path) -> str:
+    """Write the report of a search, its map and the experiments of the finalists; return the report."""
+    directory = results / worst.HOME / environment.get("RUN", "")
+    study = Worst.load(directory)
+    best = worst.best_of(study)
+    if best is None:
+        why = next((probe.failed for probe in study.probes if probe.failed), "none has ended")
+        raise UserError(f"{directory}: no load could be measured: {why}")
+    fields = {name: [_word(value) for value in key.every] for name, key in study.space.items()}
+    points = [
+        (probe.at, worst.percent(study, statistics.fmean(probe.values)), probe.why == "confirm")
+        for probe in study.probes
+        if probe.values
+    ]
+    sign = 1 if study.sign > 0 else -1
+    title = f"{study.followed.name}: change over each field, all probes"
+    save(worst_map(fields, points, title, sign * study.followed.threshold_pct), directory / "map.svg")
+    anew = list(worst.confirmed(study))
+    for number, (probe, _) in enumerate(anew[:-1] or anew, 1):
+        files.write(directory / f"worst-{number}.yml", worst.experiment(study, probe.at, number, directory))
+    text = report(study, best, anew, directory)
+    files.write(directory / "report.md", text)
+    return f"{text}\nKept in {directory}: report.md, map.svg, map.png, worst-1.yml\n"
+
+
+def report(study: Worst, best: Point, anew: list[tuple[Probe, float | None]], directory: Path) -> str:
+    """Return the report as Markdown."""
+    rows = [
+        [
+            "the usual load" if probe.at == study.usual else f"`worst-{number}.yml`: {_load(study, probe.at)}",
+            _change(study, probe), "" if p is None else f"{p:.2g}", probe.run,
+        ]
+        for number, (probe, p) in enumerate(anew, 1)
+    ]  # fmt: skip
+    ranked = sorted(
+        (probe for probe in study.searched if probe.values), key=lambda probe: -statistics.fmean(probe.values)
+    )
+    tried = [[_load(study, probe.at), _change(study, probe), probe.why, probe.run] for probe in ranked[:MOST_TOLD]]
+    failed = [probe for probe in study.probes if probe.failed]
+    heads = ["load", f"{study.followed.name}, change", "p, adjusted for the finalists", "run"]
+    return (
+        markup.paragraphs(
+            f"# In which load is it {study.given.get('FOR', 'worse')}? {markup.text(study.followed.name)}",
+            f"**Answer.** {answer(study, best, anew)}",
+            markup.table(heads, rows, range(1, 3)) if rows else "",
+            "![the change over each field](map.png)",
+            "Small circles: probes, which chose. Filled: measured anew, by other blocks. Dashed: the threshold.",
+            f"{number_of(len(study.searched), 'probe')} of {study.minutes:g} minutes. Those that showed most:",
+            markup.table(["load", "change", "why", "run"], tried, range(1, 2)),
+            markup.items([f"{_load(study, probe.at)}: {markup.text(probe.failed)}" for probe in failed[:MOST_TOLD]]),
+            "It is a lower bound: a load that was not probed may be worse.",
+        )
+        + "\n"
+    )
+
+
+def answer(study: Worst, best: Point, anew: list[tuple[Probe, float | None]]) -> str:
+    """Return what was found in a sentence, and the field that it takes."""
+    wanted = study.given.get("FOR", "worse")
+    held = [(probe, p) for probe, p in anew if probe.at != study.usual and worst.holds(study, probe, p)]
+    if not anew:
+        return "The search has not come to an end."
+    if not held:
+        return (
+            f"No load was found in which it is {wanted} by {study.followed.threshold_pct:g} % and by more than chance."
+        )
+    probe, p = max(held, key=lambda each: statistics.median(each[0].values))
+    usual = next((_change(study, each) for each, _ in anew if each.at == study.usual), "not measured")
+    key = worst.named_key(study, probe.at if probe.at == best else best)
+    named = f" What it takes: `{key}`, whose usual value takes most of it away." if key else ""
+    return f"{_change(study, probe)} (p {p:.2g}) with {_load(study, probe.at)}; with the usual load {usual}.{named}"
+
+
+def _change(study: Worst, probe: Probe) -> str:
+    if not probe.values:
+        return "failed"
+    middle = statistics.median(probe.values) if probe.why == "confirm" else statistics.fmean(probe.values)
+    return f"{worst.percent(study, middle):+.1f} %"
+
+
+def _load(study: Worst, at: Point) -> str:
+    fields = study.fields(at)
+    return ", ".join(f"{name}={_word(value)}" for name, value in fields.items()) or "the usual load"
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else " ".join(map(str, value)) if isinstance(value, list) else str(value)

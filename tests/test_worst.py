@@ -1,0 +1,185 @@
+"""`make worst`: what a search finds of imagined servers, whatever kills it; what it refuses before it starts."""
+
+import json
+import math
+import random
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from plots import worst as page
+from tsduel import worst
+from tsduel.core.errors import UserError
+from tsduel.studies.study import drive
+from tsduel.worst import Probe, Worst
+
+SPACE = """
+workload.scale: {values: [20, 100, 400, 1000], usual: 100}
+workload.batch_size: {values: [25, 100, 600, 2000], usual: 100}
+workload.interval: {values: [20s, 80s, 5m], usual: 80s}
+duel.in_flight: {values: [1, 2, 8], usual: 1}
+limits.cpus: {values: [0.1, 0.5], usual: null}
+"""
+COMMON = {"EXPERIMENT": "experiments/worst.yml", "MINUTES": "60"}
+
+
+class Killed(Exception):
+    """The machine was switched off."""
+
+
+def begin(results: Path, **knobs) -> Path:
+    """Begin a search over SPACE; return its directory."""
+    file = results / "space.yml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(SPACE)
+    return worst.begun("w", COMMON | {"SPACE": str(file)} | knobs, results)
+
+
+def compared(results: Path, effect, kills=(), scatter=0.01):
+    """Return what stands in for all stages of a run: a comparison whose blocks scatter about effect(fields)."""
+    died = list(kills)
+
+    def run(environment):
+        words = dict(word.partition("=")[::2] for word in shlex.split(environment["SET"]))
+        fields = {name: json.loads(value) for name, value in words.items()}
+        name, seed = environment["RUN"], fields.pop("design.seed")
+        if died and name.endswith(f"{died[0]:03d}"):
+            died.pop(0)
+            raise Killed
+        coin, blocks = random.Random(seed), int(environment["BLOCKS"])  # noqa: S311 - a reproducible coin
+        truth = effect(fields)
+        differences = [] if truth is None else [coin.gauss(truth, scatter) for _ in range(blocks)]
+        middle = math.fsum(differences) / blocks
+        p = math.erfc(abs(middle) / (scatter / math.sqrt(blocks)) / math.sqrt(2)) if differences else None
+        row = {
+            "metric": "duel_cpu_us",
+            "query_type": "all",
+            "candidate": "candidate",
+            "differences": differences,
+            "p": p,
+        }
+        (results / name / "stats").mkdir(parents=True, exist_ok=True)
+        (results / name / "stats/comparison.json").write_text(json.dumps({"rows": [row]}))
+        return 0
+
+    return run
+
+
+def search(directory: Path, run) -> Worst:
+    """Drive a search to its end, begun again after each kill."""
+    while True:
+        try:
+            assert drive(worst.rule(directory), run, {}) == 0
+        except Killed:
+            continue
+        return Worst.load(directory)
+
+
+def large_batches(fields):
+    """Return a cost of 20 % for batches of 600 lines and more, and none else."""
+    return 0.2 if fields.get("workload.batch_size", 100) >= 600 else 0.0
+
+
+def slow_with_many(fields):
+    """Return a cost of 5 % for 400 hosts and more, if several queries are in flight."""
+    return 0.05 * (fields.get("workload.scale", 100) >= 400) * (fields.get("duel.in_flight", 1) > 1)
+
+
+@pytest.mark.parametrize(
+    ("effect", "key"), [(large_batches, "workload.batch_size"), (slow_with_many, "workload.scale")],
+    ids=["of one field", "of two together"],
+)  # fmt: skip
+def test_a_planted_load_is_found_confirmed_and_named(tmp_path, effect, key):
+    """The report names the field, and its experiment repeats the load."""
+    directory = begin(tmp_path)
+    study = search(directory, compared(tmp_path, effect))
+    held = [probe for probe, p in worst.confirmed(study) if worst.holds(study, probe, p)]
+    assert held
+    assert all(effect(study.fields(probe.at)) for probe in held)
+    said = page.main({"RUN": "w"}, tmp_path)
+    assert f"What it takes: `{key}`" in said or effect is slow_with_many
+    assert "with the usual load" in said
+    again = (directory / "worst-1.yml").read_text()
+    assert "\nlike: " in again
+    assert (directory / "map.png").stat().st_size > 1000
+
+
+def test_nothing_is_confirmed_of_a_version_against_itself(tmp_path):
+    """In twenty searches, whose best probe is always of some percent by chance."""
+    for seed in range(20):
+        results = tmp_path / str(seed)
+        study = search(begin(results), compared(results, lambda _: 0.0, scatter=0.02 + seed / 1000))
+        assert not [probe for probe, p in worst.confirmed(study) if worst.holds(study, probe, p)]
+    assert "No load was found" in page.main({"RUN": "w"}, results)
+
+
+def test_a_search_that_is_killed_comes_to_the_same_end(tmp_path):
+    """Killed before ten of its probes: the same probes with the same values."""
+    whole = search(begin(tmp_path / "a"), compared(tmp_path / "a", large_batches))
+    killed = search(begin(tmp_path / "b"), compared(tmp_path / "b", large_batches, kills=range(1, 30, 3)))
+
+    def seen(study):
+        return [(probe.at, probe.why, probe.values) for probe in study.probes]
+
+    assert seen(killed) == seen(whole)
+
+
+def test_a_search_for_better_goes_the_other_way(tmp_path):
+    """FOR=better: a load in which the candidate takes 20 % less."""
+    study = search(begin(tmp_path, FOR="better"), compared(tmp_path, lambda f: -large_batches(f)))
+    held = [probe for probe, p in worst.confirmed(study) if worst.holds(study, probe, p)]
+    assert held
+    assert worst.percent(study, 0.2) < 0
+    assert "FOR" in Worst.load(tmp_path / "worst/w").given
+
+
+def test_loads_that_fail_are_told_and_left_out(tmp_path):
+    """A part of the space fails: the search goes on; all of it: a sentence."""
+    study = search(begin(tmp_path / "a"), compared(tmp_path / "a", lambda f: None if "limits.cpus" in f else 0.0))
+    assert any(probe.failed for probe in study.probes)
+    assert "it has no CPU of a query" in page.main({"RUN": "w"}, tmp_path / "a")
+    search(begin(tmp_path / "b"), compared(tmp_path / "b", lambda _: None))
+    with pytest.raises(UserError, match="no load could be measured: it has no CPU of a query"):
+        page.main({"RUN": "w"}, tmp_path / "b")
+
+
+def test_the_time_bounds_the_search(tmp_path):
+    """With little time there are few probes, and what was found is still measured anew."""
+    directory = begin(tmp_path, MINUTES="3")
+    study = Worst.load(directory)
+    slow = [Probe(run="x", at=at, blocks=2, why="draw", values=(0.0,), seconds=60) for at in worst.drawn(study)[:3]]
+    study = study.model_copy(update={"probes": tuple(slow)})
+    assert len(worst.drawn(study)) == worst.FEWEST
+
+
+@pytest.mark.parametrize(
+    ("space", "knobs", "sentence"),
+    [
+        ("workload.scale: {values: [], usual: 1}", {}, "workload.scale: values: the list is empty"),
+        ("workload.scal: {values: [1], usual: 1}", {}, "workload.scal: 1 does not go: "),
+        ("workload.scale: {values: [0], usual: 100}", {}, "workload.scale: 0 does not go: "),
+        ("workload.scale: [1, 2]", {}, "needs `values:`, a list, and `usual:`, one value"),
+        ("workload.scale: {value: [1], usual: 1}", {}, "unknown key value; "),
+        (SPACE, {"MINUTES": "1"}, "MINUTES: '1' is no number from 2.5 (five probes) to a week"),
+        (SPACE, {"MINUTES": "x"}, "MINUTES: 'x' is no number"),
+        (SPACE, {"FOR": "worst"}, "FOR: 'worst' is neither worse nor better"),
+        (SPACE, {"METRIC": "speed"}, "METRIC: 'speed' is nothing that gets better or worse"),
+        (SPACE, {"BLOCKS": "2"}, "BLOCKS: 6 at least"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_anything_starts(tmp_path, space, knobs, sentence):
+    """In a sentence with the field."""
+    (tmp_path / "space.yml").write_text(space)
+    with pytest.raises(UserError) as error:
+        worst.begun("w", COMMON | {"SPACE": str(tmp_path / "space.yml")} | knobs, tmp_path)
+    assert sentence in str(error.value)
+    shutil.rmtree(tmp_path)
+
+
+def test_another_question_is_refused(tmp_path):
+    """RUN= goes on with what was asked."""
+    begin(tmp_path)
+    with pytest.raises(UserError, match="METRIC would change what is searched"):
+        begin(tmp_path, METRIC="time")

@@ -1,0 +1,333 @@
+"""`make worst`: the load in which the candidate loses most: searched by probes, then measured anew.
+
+results/worst/NAME/worst.json has what may be changed and every probe; each is an ordinary run in results/. What comes
+next is a function of what was found, so a search that was killed goes on to the same end.
+"""
+
+import json
+import math
+import os
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+from scipy.stats import qmc
+
+from tsduel.bisect.metric import Followed, followed
+from tsduel.core import codes, files, runlock
+from tsduel.core.errors import UserError
+from tsduel.core.results import RUN_NAME
+from tsduel.core.sections import Part
+from tsduel.core.wording import allowed
+from tsduel.question import knobs
+from tsduel.question import read as question
+from tsduel.studies.study import Rule, Study
+
+HOME, EXPERIMENT, SPACE = "worst", "experiments/worst.yml", "experiments/worst/space.yml"
+OWN = ("METRIC", "TYPE", "THRESHOLD", "FOR", "MINUTES", "SPACE")
+METRICS = {"ingestion": "duel_load_cpu_us", "disk": "disk_bytes"}
+"""Words of METRIC beside those of a bisection."""
+PROBE_BLOCKS, MORE_BLOCKS, CONFIRM_BLOCKS = 2, 4, 32
+SEARCHING = 0.6
+"""Share of the time for the search; the rest is for what is measured anew."""
+FEWEST, MOST, FINALISTS, PROBE_S = 6, 32, 2, 30.0
+
+Point = tuple[int, ...]
+"""The place of each field's value in `Key.every`."""
+Why = Literal["draw", "again", "move", "without", "confirm"]
+
+
+class Key(Part):
+    """What a field may be: `usual` stands first in `every`, unless it is among the values."""
+
+    values: tuple[Any, ...] = Field(min_length=1)
+    usual: Any
+
+    @property
+    def every(self) -> tuple[Any, ...]:
+        """All values, in their order."""
+        return self.values if self.usual in self.values else (self.usual, *self.values)
+
+
+class Probe(Part):
+    """One run; `values`: log ratios of its blocks, above zero where the candidate is as is looked for."""
+
+    run: str
+    at: Point
+    blocks: int
+    why: Why
+    values: tuple[float, ...] = ()
+    p: float | None = None
+    failed: str = ""
+    seconds: float = 0
+
+
+class Worst(Study):
+    """worst.json; `sign` times a log ratio is above zero where the candidate is as is looked for."""
+
+    FILE: ClassVar[str] = "worst.json"
+    COMMAND: ClassVar[str] = "make worst BASELINE= CANDIDATE="
+
+    knobs: dict[str, str]
+    space: dict[str, Key]
+    followed: Followed
+    sign: int
+    minutes: float
+    confirm_blocks: int = CONFIRM_BLOCKS
+    probes: tuple[Probe, ...] = ()
+
+    @property
+    def usual(self) -> Point:
+        """The usual load."""
+        return tuple(key.every.index(key.usual) for key in self.space.values())
+
+    def fields(self, at: Point) -> dict[str, Any]:
+        """Return the fields of a point that differ from the usual load."""
+        named = zip(self.space.items(), at, strict=True)
+        return {name: key.every[place] for (name, key), place in named if key.every[place] != key.usual}
+
+    def score(self, at: Point) -> float:
+        """Return the mean log ratio of a point's probes; minus infinity where none has a value."""
+        values = [value for probe in self.searched if probe.at == at for value in probe.values]
+        return statistics.fmean(values) if values else -math.inf
+
+    @property
+    def searched(self) -> list[Probe]:
+        """The probes that choose; those that confirm chose nothing."""
+        return [probe for probe in self.probes if probe.why != "confirm"]
+
+    def has(self, at: Point, *why: Why) -> bool:
+        """Whether a point has a probe of one of these kinds, ended."""
+        return any(probe.at == at and probe.why in why for probe in self.probes)
+
+
+def drawn(study: Worst) -> list[Point]:
+    """Return the usual load and points that fill the space: as many as a half of the search has time for."""
+    first = [probe.seconds for probe in study.probes[:3]]
+    each = statistics.fmean(first) if len(first) == 3 else PROBE_S  # noqa: PLR2004 - then it is known
+    count = max(FEWEST, min(MOST, int(SEARCHING / 2 * 60 * study.minutes / max(each, 0.1))))
+    sizes = [len(key.every) for key in study.space.values()]
+    # As many are drawn whatever the time, so that the first ones are the same.
+    rows = qmc.Sobol(len(sizes), rng=1).random(64)
+    points = [tuple(min(int(x * n), n - 1) for x, n in zip(row, sizes, strict=True)) for row in rows]
+    return list(dict.fromkeys([study.usual, *points]))[:count]
+
+
+def following(study: Worst) -> tuple[Point, Why] | None:
+    """Return what is probed next and why; None at the end."""
+    points = drawn(study)
+    for at in points:
+        if not study.has(at, "draw"):
+            return at, "draw"
+    alive = sorted((at for at in points if study.score(at) > -math.inf), key=study.score, reverse=True)
+    if not alive:
+        return None
+    spent = sum(probe.seconds for probe in study.searched)
+    for at in alive[: max(2, len(alive) // 4)]:
+        if not study.has(at, "again"):
+            return at, "again"
+    best, wanted = _climb(study, spent < SEARCHING * 60 * study.minutes)
+    if wanted:
+        return wanted, "move"
+    for at in without(study, best).values():
+        if not study.has(at, "again", "move", "without"):
+            return at, "without"
+    return next(((at, "confirm") for at in confirming(study, best) if not study.has(at, "confirm")), None)
+
+
+def _climb(study: Worst, has_time: bool) -> tuple[Point, Point | None]:  # noqa: FBT001
+    """Walk from the best point along one field at a time; return where it ends, or what has to be probed first."""
+    best = max((probe.at for probe in study.searched if probe.why == "again"), key=study.score)
+    for place, key in enumerate(study.space.values()):
+        for step in (-1, 1):
+            while 0 <= best[place] + step < len(key.every):
+                there = (*best[:place], best[place] + step, *best[place + 1 :])
+                if not study.has(there, "again", "move"):
+                    if has_time:
+                        return best, there
+                    break
+                if study.score(there) <= study.score(best):
+                    break
+                best = there
+    return best, None
+
+
+def without(study: Worst, best: Point) -> dict[str, Point]:
+    """Return the point with each of the best one's fields as usual."""
+    places = [place for place, (here, usual) in enumerate(zip(best, study.usual, strict=True)) if here != usual]
+    names = list(study.space)
+    return {names[at]: (*best[:at], study.usual[at], *best[at + 1 :]) for at in places}
+
+
+def confirming(study: Worst, best: Point) -> list[Point]:
+    """Return what is measured anew: the finalists, and the usual load."""
+    tried = {probe.at for probe in study.searched if probe.why in {"again", "move"}} - {best, study.usual}
+    others = sorted(tried, key=study.score, reverse=True)[: FINALISTS - 1]
+    return list(dict.fromkeys([best, *(at for at in others if study.score(at) > study.score(best) / 2), study.usual]))
+
+
+def best_of(study: Worst) -> Point | None:
+    """Return where the search ended; None where no point has a value."""
+    return _climb(study, has_time=False)[0] if any(probe.why == "again" for probe in study.searched) else None
+
+
+def named_key(study: Worst, best: Point) -> str:
+    """Return the field whose usual value takes most of the effect away; empty where there is none."""
+    left = {name: study.score(at) for name, at in without(study, best).items()}
+    return min(left, key=left.__getitem__) if left else ""
+
+
+def rule(directory: Path) -> Rule:
+    """Yield the knobs of one probe after the other; results are written after each."""
+    study = Worst.load(directory)
+    while wanted := following(study):
+        at, why = wanted
+        blocks = {"draw": PROBE_BLOCKS, "confirm": study.confirm_blocks}.get(why, MORE_BLOCKS)
+        number = len(study.probes)
+        probe = Probe(run=f"{study.name}-{number:03d}", at=at, blocks=blocks, why=why)
+        begin = time.monotonic()
+        code = yield _knobs(study, probe, number)
+        if code == codes.USER and not (directory.parents[1] / probe.run).exists():
+            return code
+        probe = _read(study, probe, directory.parents[1] / probe.run, time.monotonic() - begin)
+        study = study.model_copy(update={"probes": (*study.probes, probe)})
+        study.write(directory)
+        _say(study, probe)
+    return 0
+
+
+def _knobs(study: Worst, probe: Probe, number: int) -> dict[str, str]:
+    words = [f"{name}={json.dumps(value)}" for name, value in study.fields(probe.at).items()]
+    words += [f"design.seed={number + 1}", "design.spare_blocks=0"]
+    known = {**study.knobs, "KIND": study.kind, "BLOCKS": str(probe.blocks), "RUN": probe.run, "FAIL_ON": ""}
+    return known | {"SET": " ".join(filter(None, [study.knobs.get("SET", ""), shlex.join(words)]))}
+
+
+def _read(study: Worst, probe: Probe, run: Path, seconds: float) -> Probe:
+    path = run / "stats/comparison.json"
+    row = study.followed.row(files.read_json(path), "candidate") if path.exists() else None
+    if row is None or not row["differences"]:
+        return probe.model_copy(update={"failed": f"it has no {study.followed.name}: see {run}", "seconds": seconds})
+    values = tuple(study.sign * value for value in row["differences"])
+    return probe.model_copy(update={"values": values, "p": row["p"], "seconds": seconds})
+
+
+def _say(study: Worst, probe: Probe) -> None:
+    change = f"{percent(study, statistics.fmean(probe.values)):+.1f} %" if probe.values else probe.failed
+    load = ", ".join(f"{name}={value}" for name, value in study.fields(probe.at).items()) or "the usual load"
+    sys.stderr.write(f"worst     {probe.why:8} {load}: {change}\n")
+
+
+def percent(study: Worst, value: float) -> float:
+    """Return a signed log ratio as the metric's own change in percent."""
+    return 100 * math.expm1(study.sign * value)
+
+
+def begun(name: str, environment: Mapping[str, str], results: Path) -> Path:
+    """Return the directory of the study of RUN, which is begun if it is not there; every value is tried before."""
+    if not RUN_NAME.fullmatch(name):
+        raise UserError(f"RUN: {name!r} is no name; use letters, digits, dots, dashes and underscores")
+    directory = results / HOME / name
+    given = {knob: environment[knob].strip() for knob in OWN if environment.get(knob, "").strip()}
+    typed = given | knobs.given(environment)
+    if (directory / Worst.FILE).exists():
+        known = Worst.load(directory).given
+        if changed := [knob for knob, value in typed.items() if known.get(knob, value) != value or knob not in known]:
+            raise UserError(f"{directory}: {', '.join(changed)} would change what is searched; start a new one")
+        return directory
+    study = _new(name, given, typed, environment)
+    with runlock.claimed(directory, "worst", Worst.FILE):
+        study.write(directory)
+    return directory
+
+
+def _new(name: str, given: Mapping[str, str], typed: Mapping[str, str], environment: Mapping[str, str]) -> Worst:
+    wanted = given.get("FOR", "worse")
+    if wanted not in {"worse", "better"}:
+        raise UserError(f"FOR: {wanted!r} is neither worse nor better")
+    passed = {**knobs.given(environment), "EXPERIMENT": environment.get("EXPERIMENT", "").strip() or EXPERIMENT}
+    blocks = passed.pop("BLOCKS", str(CONFIRM_BLOCKS))
+    if not (blocks.isdigit() and int(blocks) >= FEWEST):
+        raise UserError(f"BLOCKS: {FEWEST} at least; so many blocks confirm what was found")
+    metric = given.get("METRIC", "cpu")
+    what = followed("tsbs", {**environment, "METRIC": METRICS.get(metric, metric)}, in_turn=True)
+    try:
+        minutes = float(given.get("MINUTES", "60"))
+    except ValueError:
+        minutes = 0.0
+    least = 5 * PROBE_S / 60
+    if not least <= minutes <= 7 * 24 * 60:
+        raise UserError(f"MINUTES: {given.get('MINUTES')!r} is no number from {least:g} (five probes) to a week")
+    space = read_space(Path(given.get("SPACE", SPACE)), passed)
+    sign = 1 if (what.higher_is_better == (wanted == "better")) else -1
+    return Worst(
+        name=name, created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), kind="tsbs", given=dict(typed),
+        knobs=passed, space=space, followed=what, sign=sign, minutes=minutes, confirm_blocks=int(blocks),
+    )  # fmt: skip
+
+
+def read_space(path: Path, passed: Mapping[str, str]) -> dict[str, Key]:
+    """Return what may be changed; a UserError for a field that is none, or a value that it cannot have."""
+    given = question.read_file(path)
+    if not isinstance(given, dict) or not given:
+        raise UserError(
+            f"{path}: write fields of an experiment, each like `workload.scale: {{values: [20, 400], usual: 100}}`"
+        )
+    space = dict[str, Key]()
+    for field, entry in given.items():
+        if not isinstance(entry, dict) or set(entry) != {"values", "usual"} or not isinstance(entry["values"], list):
+            names = entry if isinstance(entry, dict) else {}
+            wrong = next((name for name in names if name not in {"values", "usual"}), "")
+            raise UserError(
+                f"{path}: {field}: needs `values:`, a list, and `usual:`, one value"
+                + (f"; unknown key {wrong}; {allowed(wrong, ['values', 'usual'])}" if wrong else "")
+            )
+        if not entry["values"]:
+            raise UserError(f"{path}: {field}: values: the list is empty")
+        space[field] = Key(values=tuple(entry["values"]), usual=entry["usual"])
+        for value in space[field].every:
+            words = shlex.join([f"{field}={json.dumps(value)}"])
+            try:
+                question.read({**passed, "KIND": "tsbs", "SET": f"{passed.get('SET', '')} {words}".strip()})
+            except UserError as error:
+                raise UserError(f"{path}: {field}: {value!r} does not go: {error}") from None
+    return space
+
+
+def confirmed(study: Worst) -> Iterator[tuple[Probe, float | None]]:
+    """Yield what was measured anew, the usual load last, each with its p for so many finalists."""
+    anew = [probe for probe in study.probes if probe.why == "confirm"]
+    count = max(1, sum(probe.at != study.usual for probe in anew))
+    for probe in sorted(anew, key=lambda probe: probe.at == study.usual):
+        yield probe, None if probe.p is None else min(1.0, count * probe.p)
+
+
+def holds(study: Worst, probe: Probe, p: float | None) -> bool:
+    """Whether a finalist is as is looked for: by more than chance, and by the threshold."""
+    limit = math.log1p(study.followed.threshold_pct / 100)
+    return p is not None and p <= 0.05 and statistics.median(probe.values or (0.0,)) >= limit  # noqa: PLR2004
+
+
+def experiment(study: Worst, at: Point, number: int, directory: Path) -> str:
+    """Return an experiment file that repeats a load, for a place in ``directory``."""
+    nested: dict[str, Any] = {}
+    for name, value in study.fields(at).items():
+        inner = nested
+        *above, last = name.split(".")
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    fixed = Path(study.knobs["EXPERIMENT"])
+    like = os.path.relpath(fixed.with_suffix("") if fixed.suffix else Path("experiments") / fixed, directory)
+    sections = "".join(f"{key}: {json.dumps(value)}\n" for key, value in nested.items())
+    typed = " ".join(f"{k}={shlex.quote(v)}" for k, v in study.knobs.items() if k in {"BASELINE", "CANDIDATE", "SET"})
+    return (
+        f"# What {study.name} has found.\n#   make tsbs EXPERIMENT={directory / f'worst-{number}.yml'} {typed}\n"
+        f"name: worst-{number}\nlike: {like}\n{sections}design: {{blocks: {study.confirm_blocks}}}\n"
+    )
