@@ -37,12 +37,12 @@ def main(environment: Mapping[str, str], results: Path) -> str:
     anew = list(worst.confirmed(study))
     for number, (probe, _) in enumerate(anew[:-1] or anew, 1):
         files.write(directory / f"worst-{number}.yml", worst.experiment(study, probe.at, number, directory))
-    text = report(study, best, anew, directory)
+    text = report(study, best, anew)
     files.write(directory / "report.md", text)
     return f"{text}\nKept in {directory}: report.md, map.svg, map.png, worst-1.yml\n"
 
 
-def report(study: Worst, best: Point, anew: list[tuple[Probe, float | None]], directory: Path) -> str:
+def report(study: Worst, best: Point, anew: list[tuple[Probe, float | None]]) -> str:
     """Return the report as Markdown."""
     rows = [
         [

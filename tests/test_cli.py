@@ -170,7 +170,7 @@ def test_a_knob_that_a_command_does_not_read_is_refused():
     """With some of those that do; what is of make itself is taken everywhere."""
     for name, knob, readers in (
         ("plan", "QUERIES", "queries-check"), ("list", "RUN", "doctor, tsbs, "), ("comment", "CANDIDATE", "doctor, "),
-        ("tidy", "FAIL_ON", "doctor, tsbs, "), ("tsbs", "METRIC", "bisect, history, "),
+        ("tidy", "FAIL_ON", "doctor, tsbs, "), ("tsbs", "METRIC", "bisect, worst, history, "),
     ):  # fmt: skip
         with pytest.raises(UserError, match=f"^{knob}: `{name}` does not read it; these read it: {readers}"):
             refuse_unread([name], ["PYTHON", knob])

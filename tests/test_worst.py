@@ -25,7 +25,7 @@ limits.cpus: {values: [0.1, 0.5], usual: null}
 COMMON = {"EXPERIMENT": "experiments/worst.yml", "MINUTES": "60"}
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """The machine was switched off."""
 
 
@@ -47,7 +47,7 @@ def compared(results: Path, effect, kills=(), scatter=0.01):
         name, seed = environment["RUN"], fields.pop("design.seed")
         if died and name.endswith(f"{died[0]:03d}"):
             died.pop(0)
-            raise Killed
+            raise KilledError
         coin, blocks = random.Random(seed), int(environment["BLOCKS"])  # noqa: S311 - a reproducible coin
         truth = effect(fields)
         differences = [] if truth is None else [coin.gauss(truth, scatter) for _ in range(blocks)]
@@ -72,7 +72,7 @@ def search(directory: Path, run) -> Worst:
     while True:
         try:
             assert drive(worst.rule(directory), run, {}) == 0
-        except Killed:
+        except KilledError:
             continue
         return Worst.load(directory)
 
