@@ -137,7 +137,7 @@ def test_a_search_for_better_goes_the_other_way(tmp_path):
 
 def test_loads_that_fail_are_told_and_left_out(tmp_path):
     """A part of the space fails: the search goes on; all of it: a sentence."""
-    study = search(begin(tmp_path / "a"), compared(tmp_path / "a", lambda f: None if "limits.cpus" in f else 0.0))
+    study = search(begin(tmp_path / "a"), compared(tmp_path / "a", lambda f: None if f["limits.cpus"] else 0.0))
     assert any(probe.failed for probe in study.probes)
     assert "it has no CPU of a query" in page.main({"RUN": "w"}, tmp_path / "a")
     search(begin(tmp_path / "b"), compared(tmp_path / "b", lambda _: None))

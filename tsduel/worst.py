@@ -87,10 +87,13 @@ class Worst(Study):
         """The usual load."""
         return tuple(key.every.index(key.usual) for key in self.space.values())
 
+    def every(self, at: Point) -> dict[str, Any]:
+        """Return all fields of a point."""
+        return {name: key.every[place] for (name, key), place in zip(self.space.items(), at, strict=True)}
+
     def fields(self, at: Point) -> dict[str, Any]:
         """Return the fields of a point that differ from the usual load."""
-        named = zip(self.space.items(), at, strict=True)
-        return {name: key.every[place] for (name, key), place in named if key.every[place] != key.usual}
+        return {name: value for name, value in self.every(at).items() if value != self.space[name].usual}
 
     def score(self, at: Point) -> float:
         """Return the mean log ratio of a point's probes; minus infinity where none has a value."""
@@ -203,7 +206,7 @@ def rule(directory: Path) -> Rule:
 
 
 def _knobs(study: Worst, probe: Probe, number: int) -> dict[str, str]:
-    words = [f"{name}={json.dumps(value)}" for name, value in study.fields(probe.at).items()]
+    words = [f"{name}={json.dumps(value)}" for name, value in study.every(probe.at).items()]
     words += [f"design.seed={number + 1}", "design.spare_blocks=0"]
     known = {**study.knobs, "KIND": study.kind, "BLOCKS": str(probe.blocks), "RUN": probe.run, "FAIL_ON": ""}
     return known | {"SET": " ".join(filter(None, [study.knobs.get("SET", ""), shlex.join(words)]))}
@@ -317,7 +320,7 @@ def holds(study: Worst, probe: Probe, p: float | None) -> bool:
 def experiment(study: Worst, at: Point, number: int, directory: Path) -> str:
     """Return an experiment file that repeats a load, for a place in ``directory``."""
     nested: dict[str, Any] = {}
-    for name, value in study.fields(at).items():
+    for name, value in study.every(at).items():
         inner = nested
         *above, last = name.split(".")
         for part in above:
