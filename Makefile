@@ -61,6 +61,9 @@ test-all: .venv-dev
 test-k8s: .venv-dev
 	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; TSDUEL_TEST_K8S=1 .venv/bin/python -m pytest -q -m "cluster or not cluster" tests/k8s$(OR)
 
+proof: .venv-dev
+	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench.proof$(OR)
+
 bench: .venv-dev
 	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench$(OR)
 
@@ -80,4 +83,4 @@ endif
 .DEFAULT:
 	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands '$(subst ','\'',$@)'$(OR)
 
-.PHONY: help doctor look test test-all test-k8s bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)
+.PHONY: help doctor look test test-all test-k8s proof bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)

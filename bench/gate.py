@@ -27,14 +27,15 @@ WIDEST_PCT, OFF_ZERO_PCT = {OBJECTS: 0.1, BYTES: 0.5}, {OBJECTS: 0.1, BYTES: 0.5
 def main() -> int:
     """Make the runs, and print each figure beside its target."""
     times = int(sys.argv[1]) if len(sys.argv) > 1 else TIMES
+    return show(figures(quick.series(sys.argv[2:] or KINDS, times, run)))
+
+
+def run(kind: str, seed: int) -> Rows:
+    """Return the rows of run `seed` of a kind; it is made unless it exists."""
     repository = planted.repository(caches.directory(os.environ))
-
-    def made(kind: str, seed: int) -> Rows:
-        knobs = {"BASELINE": f"git:{repository}@base", "SET": f"design.seed={seed}"}
-        knobs |= {"AA": "1"} if kind == "same" else {"CANDIDATE": f"git:{repository}@{kind}"}
-        return quick.judged(f"gate-{kind}-{seed}", knobs, None, "experiments/gate.yml", [(OBJECTS, GEOMEAN)])
-
-    return show(figures(quick.series(sys.argv[2:] or KINDS, times, made)))
+    knobs = {"BASELINE": f"git:{repository}@base", "SET": f"design.seed={seed}"}
+    knobs |= {"AA": "1"} if kind == "same" else {"CANDIDATE": f"git:{repository}@{kind}"}
+    return quick.judged(f"gate-{kind}-{seed}", knobs, None, "experiments/gate.yml", [(OBJECTS, GEOMEAN)])
 
 
 def figures(series: Mapping[str, Sequence[Rows]]) -> Iterator[Figure]:

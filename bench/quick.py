@@ -67,17 +67,19 @@ def judged(
         output = make("tsbs", *words, "VIEW=plain", may_fail=True)
         if not is_finished(run_dir, knobs, experiment):
             raise UserError(f"{name} did not come to its end:\n{output[-2000:]}")
-    rows = {metric: row for metric, row in _rows(run_dir).items() if row["family"] in GATED}
-    if any(rows.get(metric, {}).get("change_pct") is None for metric in needs):
+    found = rows(run_dir)
+    if any(found.get(metric, {}).get("change_pct") is None for metric in needs):
         raise UserError(
             f"{run_dir} says nothing of what it is for: see its report.md; move it away, and it is made again"
         )
-    sys.stderr.write(f"{name}: {', '.join(map(_sentence, primary(rows)))}\n")
-    return rows
+    sys.stderr.write(f"{name}: {', '.join(map(_sentence, primary(found)))}\n")
+    return found
 
 
-def _rows(run_dir: Path) -> Rows:
-    return {(r["metric"], r["query_type"]): r for r in read_json(run_dir / "stats/comparison.json")["rows"]}
+def rows(run_dir: Path, *, judged: bool = True) -> Rows:
+    """Return the rows of a run, or those alone that are judged."""
+    every = read_json(run_dir / "stats/comparison.json")["rows"]
+    return {(r["metric"], r["query_type"]): r for r in every if not judged or r["family"] in GATED}
 
 
 def is_finished(run_dir: Path, knobs: Mapping[str, str], experiment: str = EXPERIMENT) -> bool:
@@ -124,11 +126,14 @@ def widths(results: Path) -> Iterator[Figure]:
         if not finished:
             sys.stdout.write(f"       no run of {name}.yml is finished in {results}: its half-widths are not known\n")
             continue
-        rows = {metric: row for metric, row in _rows(finished[-1]).items() if row["hi_pct"] is not None}
+        known = rows(finished[-1], judged=False)
+        rows_with = {metric: row for metric, row in known.items() if row["hi_pct"] is not None}
         half_widths = [
-            (title, half_width(rows[metric]), target) for title, (metric, target) in wanted.items() if metric in rows
+            (title, half_width(rows_with[metric]), target)
+            for title, (metric, target) in wanted.items()
+            if metric in rows_with
         ]
-        types = {t: half_width(row) for (metric, t), row in rows.items() if metric == TIME[0] and t != GEOMEAN}
+        types = {t: half_width(row) for (metric, t), row in rows_with.items() if metric == TIME[0] and t != GEOMEAN}
         for kinds, target in ((types.keys() - {"double-groupby-1"}, 0.8), (types.keys() & {"double-groupby-1"}, 1.0)):
             if name == "local" and kinds:
                 widest = max(kinds, key=types.__getitem__)

@@ -1,9 +1,10 @@
 """A git repository of VictoriaMetrics in which each branch has one known difference, to test the instrument with.
 
 `base` is the released version. `slow-2`, `slow-3` and `slow-5` make the handler of range queries slower by so many
-percent; `burn-5` and `burn-2` burn so many percent of a core all the time. `object` allocates one object more a query,
-`bytes` 2 % more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a query. The sources come from the
-Go module proxy. Commits are the same wherever and whenever they are made, so their builds are cached.
+percent, `type-3` that of double-groupby-1 alone; `burn-5` and `burn-2` burn so many percent of a core all the time;
+`wrong-150` and `wrong-500` answer one query of so many wrongly. `object` allocates one object more a query, `bytes` 2 %
+more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a query. The sources come from the Go module
+proxy. Commits are the same wherever and whenever they are made, so their builds are cached.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ import json
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tsduel.core.defaults import GO_MINIMUM
@@ -89,6 +90,19 @@ def _before(name: str, statement: str) -> Plant:
     return Plant(name, "app/vmselect/main.go", _HANDLER, f"err := {call}; err != nil {{", "\nvar planted []byte\n")
 
 
+def _one_type(percent: int) -> Plant:
+    """Return a plant that is slow for double-groupby-1, which alone groups by name and host."""
+    slow, share = _slow(percent), f"{percent / 100}"
+    of_it = f'map[bool]float64{{true: {share}}}[strings.Contains(r.FormValue("query"), "__name__, hostname")]'
+    return replace(slow, name=f"type-{percent}", new=slow.new.replace(f"planted({share},", f"planted({of_it},"))
+
+
+def _wrong(every: int) -> Plant:
+    """Return a plant that answers for another step than it was asked for, once in so many queries."""
+    change = f'if planted++; planted%{every} == 0 {{ _ = r.FormValue("step"); r.Form.Set("step", "7m") }}'
+    return replace(_before(f"wrong-{every}", change), added="\nvar planted int\n")
+
+
 _SLOW = _slow(5)
 _WORK = (
     _before("object", "planted = make([]byte, 16)"),
@@ -97,7 +111,7 @@ _WORK = (
     ),
     _before("sleep", "time.Sleep(time.Millisecond)"),
 )
-PLANTS = (_slow(2), _slow(3), _SLOW, _burn(5), _burn(2), *_WORK)
+PLANTS = (_slow(2), _slow(3), _SLOW, _burn(5), _burn(2), *_WORK, _one_type(3), _wrong(150), _wrong(500))
 
 
 def repository(cache: Path) -> Path:
