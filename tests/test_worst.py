@@ -11,6 +11,7 @@ import pytest
 
 from plots import worst as page
 from tsduel import worst
+from tsduel.core import codes
 from tsduel.core.errors import UserError
 from tsduel.studies.study import drive
 from tsduel.worst import Probe, Worst
@@ -143,6 +144,13 @@ def test_loads_that_fail_are_told_and_left_out(tmp_path):
     search(begin(tmp_path / "b"), compared(tmp_path / "b", lambda _: None))
     with pytest.raises(UserError, match="no load could be measured: it has no CPU of a query"):
         page.main({"RUN": "w"}, tmp_path / "b")
+
+
+def test_an_error_that_every_probe_would_have_ends_the_search(tmp_path):
+    """Such as a build that fails: its code is that of all, and no probe is counted."""
+    directory = begin(tmp_path)
+    assert drive(worst.rule(directory), lambda _: codes.USER, {}) == codes.USER
+    assert Worst.load(directory).probes == ()
 
 
 def test_the_time_bounds_the_search(tmp_path):

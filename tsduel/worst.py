@@ -196,7 +196,7 @@ def rule(directory: Path) -> Rule:
         probe = Probe(run=f"{study.name}-{number:03d}", at=at, blocks=blocks, why=why)
         begin = time.monotonic()
         code = yield _knobs(study, probe, number)
-        if code == codes.USER and not (directory.parents[1] / probe.run).exists():
+        if code in {codes.USER, codes.DEFECT}:  # the same would come of every probe
             return code
         probe = _read(study, probe, directory.parents[1] / probe.run, time.monotonic() - begin)
         study = study.model_copy(update={"probes": (*study.probes, probe)})
