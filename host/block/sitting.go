@@ -154,7 +154,7 @@ func (s *sitting) start(ctx context.Context) error {
 		func() error { return record.SyncDisk(s.Scratch) },
 		func() error { return s.startEqually(ctx) },
 		s.keepPlaces,
-		s.keepGoCPUs,
+		func() error { return keepGoCPUs(s) },
 		func() error { return takeTurns(s) },
 		func() error {
 			if !s.Host.Instructions {
@@ -211,7 +211,7 @@ func (s *sitting) keepPlaces() error {
 // goCPUs is how many CPUs a Go program sees, as VictoriaMetrics and Prometheus' client library tell it.
 var goCPUs = record.Counter{Name: "process_cpu_cores_available|go_sched_gomaxprocs_threads"}
 
-func (s *sitting) keepGoCPUs() error {
+func keepGoCPUs(s *sitting) error {
 	if s.Plan.Limits.Cpus == 0 {
 		return nil
 	}

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.gobench import GoBench, GoWatchdog
+from tsduel.core.limits import ServerLimits
 from tsduel.core.place import LocalPlace, Place
 from tsduel.core.sections import (
     CapacityAsked,
@@ -23,7 +24,6 @@ from tsduel.core.sections import (
     Part,
     ProfileKind,
     Report,
-    ServerLimits,
     Settle,
     Watchdog,
     first_error,

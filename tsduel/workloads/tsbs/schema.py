@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tsduel.core import sections
+from tsduel.core.limits import ServerLimits
 from tsduel.core.metrics import METRICS
 from tsduel.core.wording import allowed
 from tsduel.targets import Database, databases
@@ -70,7 +71,7 @@ class TsbsExperiment(experiment.Experiment):
     queries: Queries = Queries()
     duel: sections.Duel = sections.Duel()
     settle: sections.Settle = sections.Settle()
-    limits: sections.ServerLimits | None = None
+    limits: ServerLimits | None = None
     mixed: sections.MixedAsked | None = None
     capacity: sections.CapacityAsked | None = None
     design: Design = Design()
