@@ -43,7 +43,7 @@ NOT_FOR_THE_HOST = {
     "Compared": "Why",
     "Component": "Go Label Path Program Source Sum",
     "Design": "Blocks",
-    "GoBench": "Bench Files Package Units",
+    "GoBench": "Bench Files Module Package Units",
     "HostSettings": "Machine",
     "Queries": "File Log Seed",
     "Variant": "Label",

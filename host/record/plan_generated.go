@@ -45,7 +45,6 @@ type Estimate struct {
 }
 
 type GoBench struct {
-	Module    string    `json:"module"`
 	Seconds   float64   `json:"seconds"`
 	Count     *int64    `json:"count"`
 	CPU       *int      `json:"cpu"`
