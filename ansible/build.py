@@ -251,6 +251,8 @@ class Component:
         words, go = spec["build_command"], (spec["go_minimum"], spec["go"])
         if words and (sources / "go.work").is_file() and not any(word.startswith("GOWORK=") for word in words):
             words = ["GOWORK=", *words]  # Go looks for it; without a go.work it is off, also one above the checkout
+        if words and spec["source"] == "module" and (sources / "vendor").is_dir():
+            words = ["GOFLAGS=-mod=readonly", *words]  # its zip lists the vendored packages and has none
         if words and BUILD_USER:
             print(f"+ {words} as {BUILD_USER}", file=self.builder.output, flush=True)
             apart = (BUILD_APART, BUILD_USER, sources, work, spec["output"], *go, *words)
