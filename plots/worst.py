@@ -46,7 +46,7 @@ def report(study: Worst, best: Point, anew: list[tuple[Probe, float | None]]) ->
     """Return the report as Markdown."""
     rows = [
         [
-            "the usual load" if probe.at == study.usual else f"`worst-{number}.yml`: {_load(study, probe.at)}",
+            "the usual load" if probe.at == study.usual else f"worst-{number}.yml: {_load(study, probe.at)}",
             _change(study, probe), "" if p is None else f"{p:.2g}", probe.run,
         ]
         for number, (probe, p) in enumerate(anew, 1)

@@ -304,10 +304,10 @@ def read_space(path: Path, passed: Mapping[str, str]) -> dict[str, Key]:
 
 
 def confirmed(study: Worst) -> Iterator[tuple[Probe, float | None]]:
-    """Yield what was measured anew, the usual load last, each with its p for so many finalists."""
+    """Yield what was measured anew, the worst first and the usual load last, each with its p for so many finalists."""
     anew = [probe for probe in study.probes if probe.why == "confirm"]
     count = max(1, sum(probe.at != study.usual for probe in anew))
-    for probe in sorted(anew, key=lambda probe: probe.at == study.usual):
+    for probe in sorted(anew, key=lambda probe: (probe.at == study.usual, -statistics.median(probe.values or (0.0,)))):
         yield probe, None if probe.p is None else min(1.0, count * probe.p)
 
 
