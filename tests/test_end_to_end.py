@@ -229,4 +229,4 @@ def test_make_gobench_goes_from_an_experiment_to_a_report(tmp_path):
     assert f"Report: results/{RUN}/report.md" in told
     assert f"Exports: results/{RUN}/exports (without those that feed alerts: a smoke run is no result)" in told
     assert {path.stem for path in run_dir.glob("plots/*.png")} >= {"change", "change-in-memory"}
-    assert "\n**v1.133.0 against v1.132.0** (2 blocks): ? a first look" in checkout.make("comment", f"RUN={RUN}")
+    assert "\n**v1.133.0 against v1.132.0**: ? a first look" in checkout.make("comment", f"RUN={RUN}")
