@@ -19,7 +19,7 @@ MISTAKES = {
     "make plan HOST=me@there": "HOST is no knob; did you mean HOSTS?",
     "make help TOPIC=nothing": "TOPIC: 'nothing' is none; allowed: commands, knobs, experiments, or a command",
     "make plan QUERIES=nowhere.txt": "QUERIES: `plan` does not read it; these read it: queries-check",
-    "make plan METRIC=cpu": "METRIC: `plan` does not read it; these read it: bisect, history, trend",
+    "make plan METRIC=cpu": "METRIC: `plan` does not read it; these read it: bisect, worst, history, trend",
     "make list RUN=example": "RUN: `list` does not read it",
     "make comment CANDIDATE=v1.133.0": "CANDIDATE: `comment` does not read it",
     "tsduel plann": "did you mean plan?",
