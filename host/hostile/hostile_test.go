@@ -361,8 +361,8 @@ var read = map[string]struct {
 	lines int
 	who   string
 }{
-	"block/logs.go":          {1, "TestLastWords: lines without end"},
-	"block/servers.go":       {1, "proc.MostLog, by which a log is cut"},
+	"logs/logs.go":           {1, "TestLastWords: lines without end"},
+	"servers/servers.go":     {1, "proc.MostLog, by which a log is cut"},
 	"block/sitting.go":       {1, trusted},
 	"bound/bound.go":         {1, here},
 	"exchange/answers.go":    {3, here},
