@@ -1,6 +1,5 @@
 """results/worst/NAME -> report.md, map.{svg,png} and worst-1.yml: the load in which the candidate loses most."""
 
-import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,12 @@ def main(environment: Mapping[str, str], results: Path) -> str:
     """Write the report of a search, its map and the experiments of the finalists; return the report."""
     directory = results / worst.HOME / environment.get("RUN", "")
     study = Worst.load(directory)
-    best = worst.best_of(study)
-    if best is None:
+    if worst.best_of(study) is None:
         why = next((probe.failed for probe in study.probes if probe.failed), "none has ended")
         raise UserError(f"{directory}: no load could be measured: {why}")
     fields = {name: [_word(value) for value in key.every] for name, key in study.space.items()}
     points = [
-        (probe.at, worst.percent(study, statistics.fmean(probe.values)), probe.why == "confirm")
-        for probe in study.probes
-        if probe.values
+        (probe.at, worst.percent(study, probe.middle), probe.why == "confirm") for probe in study.probes if probe.values
     ]
     sign = 1 if study.sign > 0 else -1
     title = f"{study.followed.name}: change over each field, all probes"
@@ -37,12 +33,12 @@ def main(environment: Mapping[str, str], results: Path) -> str:
     anew = list(worst.confirmed(study))
     for number, (probe, _) in enumerate(anew[:-1] or anew, 1):
         files.write(directory / f"worst-{number}.yml", worst.experiment(study, probe.at, number, directory))
-    text = report(study, best, anew)
+    text = report(study, anew)
     files.write(directory / "report.md", text)
     return f"{text}\nKept in {directory}: report.md, map.svg, map.png, worst-1.yml\n"
 
 
-def report(study: Worst, best: Point, anew: list[tuple[Probe, float | None]]) -> str:
+def report(study: Worst, anew: list[tuple[Probe, float | None]]) -> str:
     """Return the report as Markdown."""
     rows = [
         [
@@ -51,16 +47,14 @@ def report(study: Worst, best: Point, anew: list[tuple[Probe, float | None]]) ->
         ]
         for number, (probe, p) in enumerate(anew, 1)
     ]  # fmt: skip
-    ranked = sorted(
-        (probe for probe in study.searched if probe.values), key=lambda probe: -statistics.fmean(probe.values)
-    )
+    ranked = sorted((probe for probe in study.searched if probe.values), key=lambda probe: -probe.middle)
     tried = [[_load(study, probe.at), _change(study, probe), probe.why, probe.run] for probe in ranked[:MOST_TOLD]]
     failed = [probe for probe in study.probes if probe.failed]
     heads = ["load", f"{study.followed.name}, change", "p, adjusted for the finalists", "run"]
     return (
         markup.paragraphs(
             f"# In which load is it {study.given.get('FOR', 'worse')}? {markup.text(study.followed.name)}",
-            f"**Answer.** {answer(study, best, anew)}",
+            f"**Answer.** {answer(study, anew)}",
             markup.table(heads, rows, range(1, 3)) if rows else "",
             "![the change over each field](map.png)",
             "Small circles: probes, which chose. Filled: measured anew, by other blocks. Dashed: the threshold.",
@@ -73,28 +67,26 @@ def report(study: Worst, best: Point, anew: list[tuple[Probe, float | None]]) ->
     )
 
 
-def answer(study: Worst, best: Point, anew: list[tuple[Probe, float | None]]) -> str:
+def answer(study: Worst, anew: list[tuple[Probe, float | None]]) -> str:
     """Return what was found in a sentence, and the field that it takes."""
     wanted = study.given.get("FOR", "worse")
-    held = [(probe, p) for probe, p in anew if probe.at != study.usual and worst.holds(study, probe, p)]
     if not anew:
         return "The search has not come to an end."
-    if not held:
+    if (found := worst.answer(study)) is None:
         return (
             f"No load was found in which it is {wanted} by {study.followed.threshold_pct:g} % and by more than chance."
         )
-    probe, p = max(held, key=lambda each: statistics.median(each[0].values))
+    probe, p = found
     usual = next((_change(study, each) for each, _ in anew if each.at == study.usual), "not measured")
-    key = worst.named_key(study, probe.at if probe.at == best else best)
-    named = f" What it takes: `{key}`, whose usual value takes most of it away." if key else ""
+    keys = " and ".join(f"`{key}`" for key in worst.named_keys(study, probe))
+    named = f" What it takes: {keys}; the usual value there takes a half of it away, or more." if keys else ""
     return f"{_change(study, probe)} (p {p:.2g}) with {_load(study, probe.at)}; with the usual load {usual}.{named}"
 
 
 def _change(study: Worst, probe: Probe) -> str:
     if not probe.values:
         return "failed"
-    middle = statistics.median(probe.values) if probe.why == "confirm" else statistics.fmean(probe.values)
-    return f"{worst.percent(study, middle):+.1f} %"
+    return f"{worst.percent(study, probe.middle):+.1f} %"
 
 
 def _load(study: Worst, at: Point) -> str:

@@ -67,6 +67,13 @@ class Probe(Part):
     failed: str = ""
     seconds: float = 0
 
+    @property
+    def middle(self) -> float:
+        """What is said of it: the mean of a probe's few blocks, the median of what was measured anew."""
+        if not self.values:
+            return -math.inf
+        return statistics.median(self.values) if self.why == "confirm" else statistics.fmean(self.values)
+
 
 class Worst(Study):
     """worst.json; `sign` times a log ratio is above zero where the candidate is as is looked for."""
@@ -138,10 +145,20 @@ def following(study: Worst) -> tuple[Point, Why] | None:
     best, wanted = _climb(study, spent < SEARCHING * 60 * study.minutes)
     if wanted:
         return wanted, "move"
-    for at in without(study, best).values():
-        if not study.has(at, "again", "move", "without"):
-            return at, "without"
-    return next(((at, "confirm") for at in confirming(study, best) if not study.has(at, "confirm")), None)
+    return _anew(study, best)
+
+
+def _anew(study: Worst, best: Point) -> tuple[Point, Why] | None:
+    for at in confirming(study, best):
+        if not study.has(at, "confirm"):
+            return at, "confirm"
+    found = answer(study)
+    missing = (
+        at
+        for at in (without(study, found[0].at) if found else {}).values()
+        if not study.has(at, "again", "move", "without", "confirm")
+    )
+    return next(((at, "without") for at in missing), None)
 
 
 def _climb(study: Worst, has_time: bool) -> tuple[Point, Point | None]:  # noqa: FBT001
@@ -161,11 +178,11 @@ def _climb(study: Worst, has_time: bool) -> tuple[Point, Point | None]:  # noqa:
     return best, None
 
 
-def without(study: Worst, best: Point) -> dict[str, Point]:
-    """Return the point with each of the best one's fields as usual."""
-    places = [place for place, (here, usual) in enumerate(zip(best, study.usual, strict=True)) if here != usual]
+def without(study: Worst, point: Point) -> dict[str, Point]:
+    """Return a point with each of its fields as usual."""
+    places = [place for place, (here, usual) in enumerate(zip(point, study.usual, strict=True)) if here != usual]
     names = list(study.space)
-    return {names[at]: (*best[:at], study.usual[at], *best[at + 1 :]) for at in places}
+    return {names[at]: (*point[:at], study.usual[at], *point[at + 1 :]) for at in places}
 
 
 def confirming(study: Worst, best: Point) -> list[Point]:
@@ -180,10 +197,13 @@ def best_of(study: Worst) -> Point | None:
     return _climb(study, has_time=False)[0] if any(probe.why == "again" for probe in study.searched) else None
 
 
-def named_key(study: Worst, best: Point) -> str:
-    """Return the field whose usual value takes most of the effect away; empty where there is none."""
-    left = {name: study.score(at) for name, at in without(study, best).items()}
-    return min(left, key=left.__getitem__) if left else ""
+def named_keys(study: Worst, found: Probe) -> list[str]:
+    """Return the fields whose usual value takes at least a half of a finalist's effect away, the most first."""
+    left = dict[str, float]()
+    for name, at in without(study, found.at).items():
+        if middles := [probe.middle for probe in study.probes if probe.at == at and probe.values]:
+            left[name] = middles[-1]  # the one of most blocks
+    return sorted((name for name, rest in left.items() if rest <= found.middle / 2), key=left.__getitem__)
 
 
 def rule(directory: Path) -> Rule:
@@ -195,10 +215,16 @@ def rule(directory: Path) -> Rule:
         number = len(study.probes)
         probe = Probe(run=f"{study.name}-{number:03d}", at=at, blocks=blocks, why=why)
         begin = time.monotonic()
-        code = yield _knobs(study, probe, number)
-        if code in {codes.USER, codes.DEFECT}:  # the same would come of every probe
-            return code
-        probe = _read(study, probe, directory.parents[1] / probe.run, time.monotonic() - begin)
+        known = _knobs(study, probe, number)
+        try:
+            question.read(known)
+        except UserError as error:  # each value goes, but not these together
+            probe = probe.model_copy(update={"failed": str(error)})
+        else:
+            code = yield known
+            if code in {codes.USER, codes.DEFECT}:  # the same would come of every probe
+                return code
+            probe = _read(study, probe, directory.parents[1] / probe.run, time.monotonic() - begin)
         study = study.model_copy(update={"probes": (*study.probes, probe)})
         study.write(directory)
         _say(study, probe)
@@ -222,7 +248,7 @@ def _read(study: Worst, probe: Probe, run: Path, seconds: float) -> Probe:
 
 
 def _say(study: Worst, probe: Probe) -> None:
-    change = f"{percent(study, statistics.fmean(probe.values)):+.1f} %" if probe.values else probe.failed
+    change = f"{percent(study, probe.middle):+.1f} %" if probe.values else probe.failed
     load = ", ".join(f"{name}={value}" for name, value in study.fields(probe.at).items()) or "the usual load"
     sys.stderr.write(f"worst     {probe.why:8} {load}: {change}\n")
 
@@ -304,17 +330,29 @@ def read_space(path: Path, passed: Mapping[str, str]) -> dict[str, Key]:
 
 
 def confirmed(study: Worst) -> Iterator[tuple[Probe, float | None]]:
-    """Yield what was measured anew, the worst first and the usual load last, each with its p for so many finalists."""
+    """Yield what was measured anew, the worst first and the usual load last, with p for so many finalists."""
     anew = [probe for probe in study.probes if probe.why == "confirm"]
     count = max(1, sum(probe.at != study.usual for probe in anew))
-    for probe in sorted(anew, key=lambda probe: (probe.at == study.usual, -statistics.median(probe.values or (0.0,)))):
+    for probe in sorted(anew, key=lambda probe: (probe.at == study.usual, -probe.middle)):
         yield probe, None if probe.p is None else min(1.0, count * probe.p)
 
 
 def holds(study: Worst, probe: Probe, p: float | None) -> bool:
     """Whether a finalist is as is looked for: by more than chance, and by the threshold."""
     limit = math.log1p(study.followed.threshold_pct / 100)
-    return p is not None and p <= 0.05 and statistics.median(probe.values or (0.0,)) >= limit  # noqa: PLR2004
+    return p is not None and p <= 0.05 and probe.middle >= limit  # noqa: PLR2004
+
+
+def answer(study: Worst) -> tuple[Probe, float] | None:
+    """Return the finalist that is worst of those that hold, and its p; None where none holds."""
+    return next(
+        (
+            (each, p)
+            for each, p in confirmed(study)
+            if p is not None and each.at != study.usual and holds(study, each, p)
+        ),
+        None,
+    )
 
 
 def experiment(study: Worst, at: Point, number: int, directory: Path) -> str:
