@@ -16,16 +16,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from bench import gate, known_answers, quick, zeros
 from bench.figures import PROJECT
 from bench.quick import CPU, TIME, Rows
 from plots import markup
+from tsduel.core import caches
+from tsduel.core.defaults import GO_MINIMUM
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
+from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.rundir import open_run
+from tsduel.stats.power import ALPHA
 from tsduel.stats.verdict import REGRESSION
 
 PROTOCOL = 1
@@ -35,7 +38,6 @@ COLUMNS = (
     "kind", "number", "protocol", "date", "machine", "beside", "seconds", "time_pct", "time_half_pct", "cpu_pct",
     "cpu_half_pct", "objects_pct", "objects_half_pct", "called", "as_expected",
 )  # fmt: skip
-OBJECTS = (gate.OBJECTS, "all")
 BEGIN, END = "<!-- made by: python -m bench.proof page -->", "<!-- until here -->"
 
 
@@ -71,7 +73,10 @@ def _zero(kind: str) -> Callable[[int], tuple[str, Rows]]:
     def run(number: int) -> tuple[str, Rows]:
         zeros.run(kind, number)
         name = f"zero-{kind}-{number}"
-        return name, quick.rows(quick.RESULTS / name)
+        rows = quick.rows(quick.RESULTS / name)
+        # As if the candidate had the history in every run: else its effect would cancel over the runs.
+        is_candidate = zeros.SIDES[number % 2] == known_answers.CANDIDATE
+        return name, rows if is_candidate else {at: known_answers.mirrored(row) for at, row in rows.items()}
 
     return run
 
@@ -91,11 +96,12 @@ def _default(name: str, knobs: Mapping[str, str], *, beside: bool = False) -> Ca
 @contextmanager
 def _builds() -> Iterator[None]:
     """Run two builds of the host's program, again and again."""
-    script = "while :; do GOCACHE=$1 go build -a -o /dev/null . ; done"
-    cache = PROJECT / ".cache/proof"
+    # They end with this program, however it ends.
+    script = 'while kill -0 "$1"; do GOCACHE=$2 "${@:3}" build -a -o /dev/null . || sleep 1; done'
+    cache, go = caches.directory(os.environ) / "proof", [str(PROJECT / "scripts/with-go"), GO_MINIMUM, "local", "go"]
     with ExitStack() as stack:
         for at in "12":
-            argv = ["bash", "-c", script, "build", str(cache / at)]
+            argv = ["bash", "-c", script, "build", str(os.getpid()), str(cache / at), *go]
             process = subprocess.Popen(argv, cwd=PROJECT / "host", stderr=subprocess.DEVNULL, start_new_session=True)
             stack.callback(process.wait)
             stack.callback(os.killpg, process.pid, 9)
@@ -108,7 +114,7 @@ def _regression_of(*metrics: tuple[str, str]) -> Callable[[str, Rows], bool]:
 
 def _flagged(*metrics: tuple[str, str]) -> Callable[[str, Rows], bool]:
     def worse(row: Mapping[str, Any]) -> bool:
-        return row.get("p_adj") is not None and row["p_adj"] <= 0.05 and row["change_pct"] > 0  # noqa: PLR2004
+        return row.get("p_adj") is not None and row["p_adj"] <= ALPHA and row["change_pct"] > 0
 
     return lambda _, rows: any(worse(rows.get(metric, {})) for metric in metrics)
 
@@ -118,11 +124,11 @@ def _found_wrong(name: str, _: Rows) -> bool:
 
 
 def _narrow(_: str, rows: Rows) -> bool:
-    return not called(rows) and all(quick.half_width(rows[metric]) <= 0.6 for metric in (TIME, CPU))  # noqa: PLR2004
+    most = known_answers.HALF_WIDTH_PCT
+    return not called(rows) and all(quick.half_width(rows[metric]) <= most for metric in (TIME, CPU))
 
 
 TYPE = ("duel_typical_ms", "double-groupby-1")
-LOADING = ("duel_load_typical_ms", "")
 KINDS: dict[str, Kind] = {
     **{f"zero-{name}": Kind(f"a program and itself, {name}", 10, 10, _zero(name), _nothing) for name in zeros.KINDS},
     "slow-5": Kind("a handler 5 % slower", 10, 10, _known("slow-5"), _regression_of(TIME, CPU)),
@@ -139,7 +145,7 @@ KINDS: dict[str, Kind] = {
         _default("beside", {"AA": "1"}, beside=True), _narrow,
     ),
     "gate-same": Kind("make gate, a version against itself", 20, 20, _gate("same"), _nothing),
-    "gate-object": Kind("one object more a query", 10, 10, _gate("object"), _regression_of((gate.OBJECTS, "geomean"))),
+    "gate-object": Kind("one object more a query", 10, 10, _gate("object"), _regression_of((gate.OBJECTS, GEOMEAN))),
     "gate-bytes": Kind(
         "2 % more bytes of one type", 10, 10, _gate("bytes"), _regression_of((gate.BYTES, "double-groupby-1")),
     ),
@@ -187,25 +193,26 @@ def missing(known: Sequence[Mapping[str, str]], kinds: Sequence[str] | Mapping[s
 
 def measured(name: str, number: int) -> dict[str, Any]:
     """Make a run, unless it exists, and return its line."""
-    beside = os.getloadavg()[0]
+    beside = f"{os.getloadavg()[0]:.1f}"
     run, rows = KINDS[name].run(number)
     return line(name, number, run, rows, beside)
 
 
-def line(name: str, number: int, run: str, rows: Rows, beside: float) -> dict[str, Any]:
+def line(name: str, number: int, run: str, rows: Rows, beside: str) -> dict[str, Any]:
     """Return the line of a finished run."""
     found = open_run(quick.RESULTS / run)
     values = dict[str, Any]()
-    for title, metric in (("time", TIME), ("cpu", CPU), ("objects", OBJECTS)):
-        row = rows.get(metric) or quick.rows(quick.RESULTS / run, judged=False).get(metric, {})
+    objects = next((at for at in ((gate.OBJECTS, ALL), (gate.OBJECTS, GEOMEAN)) if at in rows), None)
+    for title, metric in (("time", TIME), ("cpu", CPU), ("objects", objects)):
+        row = rows.get(metric, {}) if metric else {}
         has = row.get("hi_pct") is not None
         values[f"{title}_pct"] = f"{row['change_pct']:.3f}" if row.get("change_pct") is not None else ""
         values[f"{title}_half_pct"] = f"{quick.half_width(row):.3f}" if has else ""
     seconds = sum(block.ended - block.started for block in found.blocks)
     machine = f"{found.host.get('cpu_model') or 'unknown'}, {found.host.get('cpus')} CPUs"
     return {
-        "kind": name, "number": number, "protocol": PROTOCOL, "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "machine": machine, "beside": f"{beside:.1f}", "seconds": f"{seconds:.0f}", **values,
+        "kind": name, "number": number, "protocol": PROTOCOL, "date": found.plan.created[:10],
+        "machine": machine, "beside": beside, "seconds": f"{seconds:.0f}", **values,
         "called": "; ".join(called(rows)), "as_expected": int(KINDS[name].expected(run, rows)),
     }  # fmt: skip
 
