@@ -27,9 +27,8 @@ def main(environment: Mapping[str, str], results: Path) -> str:
     points = [
         (probe.at, worst.percent(study, probe.middle), probe.why == "confirm") for probe in study.probes if probe.values
     ]
-    sign = 1 if study.sign > 0 else -1
     title = f"{study.followed.name}: change over each field, all probes"
-    save(worst_map(fields, points, title, sign * study.followed.threshold_pct), directory / "map.svg")
+    save(worst_map(fields, points, title, study.sign * study.followed.threshold_pct), directory / "map.svg")
     anew = list(worst.confirmed(study))
     for number, (probe, _) in enumerate(anew[:-1] or anew, 1):
         files.write(directory / f"worst-{number}.yml", worst.experiment(study, probe.at, number, directory))

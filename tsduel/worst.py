@@ -27,6 +27,7 @@ from tsduel.core.sections import Part
 from tsduel.core.wording import allowed
 from tsduel.question import knobs
 from tsduel.question import read as question
+from tsduel.stats.power import ALPHA
 from tsduel.studies.study import Rule, Study
 
 HOME, EXPERIMENT, SPACE = "worst", "experiments/worst.yml", "experiments/worst/space.yml"
@@ -304,7 +305,7 @@ def _new(name: str, given: Mapping[str, str], typed: Mapping[str, str], environm
 def read_space(path: Path, passed: Mapping[str, str]) -> dict[str, Key]:
     """Return what may be changed; a UserError for a field that is none, or a value that it cannot have."""
     given = question.read_file(path)
-    if not isinstance(given, dict) or not given:
+    if not given:
         raise UserError(
             f"{path}: write fields of an experiment, each like `workload.scale: {{values: [20, 400], usual: 100}}`"
         )
@@ -340,7 +341,7 @@ def confirmed(study: Worst) -> Iterator[tuple[Probe, float | None]]:
 def holds(study: Worst, probe: Probe, p: float | None) -> bool:
     """Whether a finalist is as is looked for: by more than chance, and by the threshold."""
     limit = math.log1p(study.followed.threshold_pct / 100)
-    return p is not None and p <= 0.05 and probe.middle >= limit  # noqa: PLR2004
+    return p is not None and p <= ALPHA and probe.middle >= limit
 
 
 def answer(study: Worst) -> tuple[Probe, float] | None:
