@@ -29,13 +29,8 @@ type Group struct {
 // Ours returns the group of this program. The first call makes it, below the group that this process is in.
 var Ours = sync.OnceValue(func() *Group {
 	for _, at := range ownGroups("cpuacct") {
-		for _, old := range Glob(at.dir, "tsduel-*") {
-			// Remove the groups of ended programs. The group of a running program may be empty at this moment.
-			if _, err := os.Stat("/proc/" + strings.TrimPrefix(filepath.Base(old), "tsduel-")); os.IsNotExist(err) {
-				removeGroup(old)
-			}
-		}
-		g := &Group{Kind: at.kind, share: at.share, dir: filepath.Join(at.dir, fmt.Sprintf("tsduel-%d", os.Getpid()))}
+		removeOld(at.dir)
+		g := &Group{Kind: at.kind, share: at.share, dir: filepath.Join(at.dir, groupName())}
 		if os.Mkdir(g.dir, 0o755) != nil {
 			continue
 		}
@@ -54,9 +49,26 @@ var Ours = sync.OnceValue(func() *Group {
 	return nil
 })
 
+// groupName is that of this program in every hierarchy.
+func groupName() string { return fmt.Sprintf("tsduel-%d", os.Getpid()) }
+
+// removeOld removes the groups of ended programs. The group of a running program may be empty at this moment.
+func removeOld(dir string) {
+	for _, old := range Glob(dir, "tsduel-*") {
+		if _, err := os.Stat("/proc/" + strings.TrimPrefix(filepath.Base(old), "tsduel-")); os.IsNotExist(err) {
+			removeGroup(old)
+		}
+	}
+}
+
 func Leave() {
 	if g := Ours(); g != nil {
 		removeGroup(g.dir)
+	}
+	for _, controller := range []string{"cpu", "memory"} { // those of limits
+		for _, at := range ownGroups(controller) {
+			removeGroup(filepath.Join(at.dir, groupName()))
+		}
 	}
 }
 

@@ -28,9 +28,9 @@ const cpuPeriod = 100_000 // µs
 
 // limited is the control groups that hold a process within its Limits, by controller.
 type limited struct {
-	groups    map[string]limitGroup
-	ownGroups []string // to remove at its end
-	kills     atomic.Int64
+	groups map[string]limitGroup
+	made   []string // to remove at its end
+	kills  atomic.Int64
 }
 
 type limitGroup struct{ kind, dir string }
@@ -92,31 +92,14 @@ func (l *limited) groupOf(controller string, own *Group) (limitGroup, error) {
 		if at.kind != "v1" {
 			continue
 		}
-		above := at.dir
-		if g := Ours(); g != nil && strings.HasPrefix(g.dir, at.dir+"/") {
-			above = g.dir // cpu and cpuacct together: what is in this group stays counted
-		} else {
-			removeOld(at.dir)
-		}
-		name := fmt.Sprintf("tsduel-%d-%d", os.Getpid(), limitGroups.Add(1))
-		if above != at.dir {
-			name = strconv.FormatInt(Ours().last.Add(1), 10)
-		}
-		dir := filepath.Join(above, name)
-		l.ownGroups = append(l.ownGroups, dir)
-		return limitGroup{"v1", dir}, os.Mkdir(dir, 0o755)
+		removeOld(at.dir)
+		// Where cpu and cpuacct are together this is the Group, in which all stays counted.
+		above := filepath.Join(at.dir, groupName())
+		dir := filepath.Join(above, strconv.FormatInt(limitGroups.Add(1), 10))
+		l.made = append(l.made, dir)
+		return limitGroup{"v1", dir}, os.MkdirAll(dir, 0o755)
 	}
 	return limitGroup{}, errors.New("no control groups of it are to be had here")
-}
-
-// removeOld removes the groups of programs that have ended.
-func removeOld(dir string) {
-	for _, old := range Glob(dir, "tsduel-*-*") {
-		pid := strings.Split(filepath.Base(old), "-")[1]
-		if _, err := os.Stat("/proc/" + pid); os.IsNotExist(err) {
-			_ = os.Remove(old)
-		}
-	}
 }
 
 // end keeps what the groups have counted, and removes them unless the process has left others in them.
@@ -126,7 +109,7 @@ func (l *limited) end() {
 }
 
 func (l *limited) remove() {
-	for _, dir := range l.ownGroups {
+	for _, dir := range l.made {
 		_ = os.Remove(dir)
 	}
 }

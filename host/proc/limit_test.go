@@ -53,7 +53,7 @@ func TestALimitOfMemoryEndsAProgram(t *testing.T) {
 	if err := p.Kill(); err != nil {
 		t.Error(err)
 	}
-	for _, dir := range p.limited.ownGroups {
+	for _, dir := range p.limited.made {
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
 			t.Error(dir, "is left")
 		}
@@ -63,7 +63,7 @@ func TestALimitOfMemoryEndsAProgram(t *testing.T) {
 // Without limits there is no group, and nothing is counted.
 func TestAProgramWithoutLimitsIsFree(t *testing.T) {
 	p := limitedHere(t, Limits{}, "sleep 9")
-	if _, limited := p.Throttled(); limited || p.LimitKills() != 0 || len(p.limited.ownGroups) > 0 {
-		t.Error("limited:", strings.Join(p.limited.ownGroups, " "))
+	if _, limited := p.Throttled(); limited || p.LimitKills() != 0 || len(p.limited.made) > 0 {
+		t.Error("limited:", strings.Join(p.limited.made, " "))
 	}
 }

@@ -160,6 +160,7 @@ func (p *Process) startHere(cmd *exec.Cmd, c Command) (err error) {
 	if err = p.limited.hold(c.Limits, cmd.Process.Pid, p.group); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+		p.limited.remove()
 	}
 	return err
 }
