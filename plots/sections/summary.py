@@ -186,7 +186,7 @@ def calibration(source: Source) -> str:
         return ""
     kept = _last_aa(source)
     if kept is None:
-        return f"Uncalibrated: no A/A run is known here (`make {source.plan.kind} AA=1`)."
+        return f"Uncalibrated: no A/A run on such a machine is known here (`make {source.plan.kind} AA=1`)."
     other = "" if kept["same_workload"] else ", of another experiment"
     by = f"Calibrated by the A/A run {kept['run']}{other}, which"
     if kept["passed"]:
