@@ -207,6 +207,9 @@ def test_the_time_bounds_the_search(tmp_path):
     slow = [Probe(run="x", at=at, blocks=2, why="draw", values=(0.0,), seconds=60) for at in worst.drawn(study)[:3]]
     study = study.model_copy(update={"probes": tuple(slow)})
     assert len(worst.drawn(study)) == worst.FEWEST
+    assert worst.blocks_anew(study) == worst.FEWEST_CONFIRM
+    roomy = study.model_copy(update={"minutes": 60})
+    assert worst.FEWEST_CONFIRM < worst.blocks_anew(roomy) <= worst.CONFIRM_BLOCKS
 
 
 @pytest.mark.parametrize(
@@ -221,6 +224,7 @@ def test_the_time_bounds_the_search(tmp_path):
         (SPACE, {"MINUTES": "x"}, "MINUTES: 'x' is no number"),
         (SPACE, {"FOR": "worst"}, "FOR: 'worst' is neither worse nor better"),
         (SPACE, {"METRIC": "speed"}, "METRIC: 'speed' is nothing that gets better or worse"),
+        (SPACE, {"SEED": "0"}, "SEED: '0' is no whole number from 1 to 9999"),
         (SPACE, {"BLOCKS": "2"}, "BLOCKS: 6 at least"),
     ],
 )

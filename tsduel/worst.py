@@ -31,13 +31,13 @@ from tsduel.stats.power import ALPHA
 from tsduel.studies.study import Rule, Study
 
 HOME, EXPERIMENT, SPACE = "worst", "experiments/worst.yml", "experiments/worst/space.yml"
-OWN = ("METRIC", "TYPE", "THRESHOLD", "FOR", "MINUTES", "SPACE")
+OWN = ("METRIC", "TYPE", "THRESHOLD", "FOR", "MINUTES", "SPACE", "SEED")
 METRICS = {"ingestion": "duel_load_cpu_us", "disk": "disk_bytes"}
 """Words of METRIC beside those of a bisection."""
-PROBE_BLOCKS, MORE_BLOCKS, CONFIRM_BLOCKS = 2, 4, 32
+PROBE_BLOCKS, MORE_BLOCKS, CONFIRM_BLOCKS, FEWEST_CONFIRM = 2, 4, 32, 12
 SEARCHING = 0.6
 """Share of the time for the search; the rest is for what is measured anew."""
-FEWEST, MOST, FINALISTS, PROBE_S = 6, 32, 2, 30.0
+FEWEST, MOST, FINALISTS, PROBE_S, MOST_SEED = 6, 32, 2, 30.0, 9999
 
 Point = tuple[int, ...]
 """The place of each field's value in `Key.every`."""
@@ -87,7 +87,9 @@ class Worst(Study):
     followed: Followed
     sign: int
     minutes: float
+    seed: int = 1
     confirm_blocks: int = CONFIRM_BLOCKS
+    """At most; see `blocks_anew`."""
     probes: tuple[Probe, ...] = ()
 
     @property
@@ -125,7 +127,7 @@ def drawn(study: Worst) -> list[Point]:
     count = max(FEWEST, min(MOST, int(SEARCHING / 2 * 60 * study.minutes / max(each, 0.1))))
     sizes = [len(key.every) for key in study.space.values()]
     # As many are drawn whatever the time, so that the first ones are the same.
-    rows = qmc.Sobol(len(sizes), rng=1).random(64)
+    rows = qmc.Sobol(len(sizes), rng=study.seed).random(64)
     points = [tuple(min(int(x * n), n - 1) for x, n in zip(row, sizes, strict=True)) for row in rows]
     return list(dict.fromkeys([study.usual, *points]))[:count]
 
@@ -207,12 +209,21 @@ def named_keys(study: Worst, found: Probe) -> list[str]:
     return sorted((name for name, rest in left.items() if rest <= found.middle / 2), key=left.__getitem__)
 
 
+def blocks_anew(study: Worst) -> int:
+    """Return how many blocks measure a load anew: as many as the time has room for, from 12 to those asked for."""
+    chose = [probe for probe in study.searched if probe.why != "without"]
+    seconds, blocks = (sum(getattr(probe, name) for probe in chose) for name in ("seconds", "blocks"))
+    loads = len(confirming(study, best_of(study) or study.usual))
+    room = (60 * study.minutes - seconds) * blocks / max(seconds, 1) / loads
+    return max(min(FEWEST_CONFIRM, study.confirm_blocks), min(study.confirm_blocks, int(room)))
+
+
 def rule(directory: Path) -> Rule:
     """Yield the knobs of one probe after the other; results are written after each."""
     study = Worst.load(directory)
     while wanted := following(study):
         at, why = wanted
-        blocks = {"draw": PROBE_BLOCKS, "confirm": study.confirm_blocks}.get(why, MORE_BLOCKS)
+        blocks = {"draw": PROBE_BLOCKS, "confirm": blocks_anew(study)}.get(why, MORE_BLOCKS)
         number = len(study.probes)
         probe = Probe(run=f"{study.name}-{number:03d}", at=at, blocks=blocks, why=why)
         begin = time.monotonic()
@@ -234,7 +245,7 @@ def rule(directory: Path) -> Rule:
 
 def _knobs(study: Worst, probe: Probe, number: int) -> dict[str, str]:
     words = [f"{name}={json.dumps(value)}" for name, value in study.every(probe.at).items()]
-    words += [f"design.seed={number + 1}", "design.spare_blocks=0"]
+    words += [f"design.seed={1000 * (study.seed - 1) + number + 1}", "design.spare_blocks=0"]
     known = {**study.knobs, "KIND": study.kind, "BLOCKS": str(probe.blocks), "RUN": probe.run, "FAIL_ON": ""}
     return known | {"SET": " ".join(filter(None, [study.knobs.get("SET", ""), shlex.join(words)]))}
 
@@ -294,11 +305,15 @@ def _new(name: str, given: Mapping[str, str], typed: Mapping[str, str], environm
     least = 5 * PROBE_S / 60
     if not least <= minutes <= 7 * 24 * 60:
         raise UserError(f"MINUTES: {given.get('MINUTES')!r} is no number from {least:g} (five probes) to a week")
+    seed = given.get("SEED", "1")
+    if not (seed.isdigit() and 1 <= int(seed) <= MOST_SEED):
+        raise UserError(f"SEED: {seed!r} is no whole number from 1 to {MOST_SEED}")
     space = read_space(Path(given.get("SPACE", SPACE)), passed)
     sign = 1 if (what.higher_is_better == (wanted == "better")) else -1
     return Worst(
         name=name, created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), kind="tsbs", given=dict(typed),
-        knobs=passed, space=space, followed=what, sign=sign, minutes=minutes, confirm_blocks=int(blocks),
+        knobs=passed, space=space, followed=what, sign=sign, minutes=minutes, seed=int(seed),
+        confirm_blocks=int(blocks),
     )  # fmt: skip
 
 
@@ -371,5 +386,5 @@ def experiment(study: Worst, at: Point, number: int, directory: Path) -> str:
     typed = " ".join(f"{k}={shlex.quote(v)}" for k, v in study.knobs.items() if k in {"BASELINE", "CANDIDATE", "SET"})
     return (
         f"# What {study.name} has found.\n#   make tsbs EXPERIMENT={directory / f'worst-{number}.yml'} {typed}\n"
-        f"name: worst-{number}\nlike: {like}\n{sections}design: {{blocks: {study.confirm_blocks}}}\n"
+        f"name: worst-{number}\nlike: {like}\n{sections}design: {{blocks: {blocks_anew(study)}}}\n"
     )

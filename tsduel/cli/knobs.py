@@ -52,6 +52,7 @@ KNOBS: Mapping[str, Knob] = {
     "THRESHOLD": Knob(_B, "for bisect and history: from how many percent on it is bad (default: the metric's own)"),
     "MINUTES": Knob("worst", "for worst: how long it may take, 60"),
     "FOR": Knob("worst", "for worst: worse (default) or better"),
+    "SEED": Knob("worst", "for worst: another draw of the loads, 1"),
     "SPACE": Knob("worst", "for worst: a file with what may be changed (default: experiments/worst/space.yml)"),
     "KIND": Knob(_B, "for bisect and history without a file: gobench"),
     "VIEW": Knob("view", "plain: lines in place of a screen; verbose: a line for each phase too"),
