@@ -200,6 +200,12 @@ def test_an_error_that_every_probe_would_have_ends_the_search(tmp_path):
     assert Worst.load(directory).probes == ()
 
 
+def test_every_value_of_the_given_space_goes_with_the_given_experiment():
+    """So that a search without SPACE and EXPERIMENT begins."""
+    space = worst.read_space(Path(worst.SPACE), {"EXPERIMENT": worst.EXPERIMENT, "BASELINE": "v1.132.0"})
+    assert {"workload.scale", "queries.types", "limits.cpus"} < set(space)
+
+
 def test_the_time_bounds_the_search(tmp_path):
     """With little time there are few probes, and what was found is still measured anew."""
     directory = begin(tmp_path, MINUTES="3")
