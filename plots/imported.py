@@ -18,7 +18,7 @@ from plots.pictures import Pictures
 from plots.plot_load import curves
 from plots.report import plain, print_table
 from plots.source import write
-from tsduel.cli.whole import new_run
+from tsduel.cli.pipeline import new_run
 from tsduel.core.codes import CHECK_FAILED, DONE
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import GEOMEAN, METRICS

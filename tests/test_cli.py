@@ -13,7 +13,7 @@ import pytest
 from gitrepo import Repository
 
 from tsduel.bisect import steps
-from tsduel.cli import app, home, inside, whole
+from tsduel.cli import app, home, in_checkout, pipeline
 from tsduel.cli.commands import COMMANDS, by_topic, refuse_unread
 from tsduel.cli.knobs import KNOBS
 from tsduel.core import results, runlock
@@ -63,7 +63,7 @@ def stages(monkeypatch, tmp_path):
         made.append((*command[command.index("-m") + 2 :], *filter(None, [failed])))
         return codes.get(made[-1][0], 0)
 
-    monkeypatch.setattr(whole.children, "call", call)
+    monkeypatch.setattr(pipeline.children, "call", call)
     return made, codes
 
 
@@ -76,26 +76,26 @@ class TestStages:
     )
     def test_all_in_order_after_a_look_at_the_machine(self, stages, given, expected):
         """Each runs once; after an A/A run `keep` follows."""
-        assert whole.compare({"KIND": "tsbs", **given}) == 0
+        assert pipeline.compare({"KIND": "tsbs", **given}) == 0
         assert [words[0] for words in stages[0]] == ["look", *expected]
 
     @pytest.mark.parametrize("failing", ["build", "run"])
     def test_a_failure_gives_rented_machines_back(self, stages, failing):
         """With the exit code of the stage, which says whether they are kept; no later stage runs."""
         stages[1].update({failing: 3, "give-back": 3})
-        assert whole.compare({"KIND": "tsbs"}) == 3
+        assert pipeline.compare({"KIND": "tsbs"}) == 3
         assert stages[0][-2:] == [(failing,), ("give-back", "3")]
 
     def test_another_failure_is_the_end(self, stages):
         """What came of the run is there already, or nothing was rented yet."""
         stages[1]["tidy"] = 2
-        assert whole.compare({"KIND": "tsbs"}) == 2
+        assert pipeline.compare({"KIND": "tsbs"}) == 2
         assert stages[0][-1] == ("tidy",)
 
     def test_a_history_is_a_comparison_and_a_picture(self, stages, monkeypatch):
         """The picture is of the same run."""
         monkeypatch.setenv("VERSIONS", "v1 v2 v3")
-        assert whole.history() == 0
+        assert pipeline.history() == 0
         assert [words[0] for words in stages[0]] == ["look", *STAGES, "history-of"]
 
     @pytest.mark.usefixtures("stages")
@@ -106,15 +106,15 @@ class TestStages:
         (tmp_path / "bisect/b").mkdir(parents=True)
         said = r"bisect/b: `make bisect` \(pid \d+, since \S+\) writes this run now"
         with runlock.holding(tmp_path / "bisect/b", "bisect"), pytest.raises(UserError, match=said):
-            whole.bisect()
+            pipeline.bisect()
 
     def test_a_run_is_named_after_what_is_asked(self):
         """The time, and the experiment's file; whatever is typed makes a name that is one."""
-        assert whole.new_run({"EXPERIMENT": "experiments/quick.yml"}, "tsbs").endswith("Z-quick")
-        assert whole.new_run({}, "tsbs").endswith("Z-local")
-        assert whole.new_run({}, "gobench").endswith("Z-gobench")
-        assert whole.new_run({"EXPERIMENT": "$(touch pwned)"}, "tsbs").endswith("Z---touch-pwned-")
-        assert results.RUN_NAME.fullmatch(whole.new_run({"EXPERIMENT": f"{'long' * 60}.yml"}, "tsbs"))
+        assert pipeline.new_run({"EXPERIMENT": "experiments/quick.yml"}, "tsbs").endswith("Z-quick")
+        assert pipeline.new_run({}, "tsbs").endswith("Z-local")
+        assert pipeline.new_run({}, "gobench").endswith("Z-gobench")
+        assert pipeline.new_run({"EXPERIMENT": "$(touch pwned)"}, "tsbs").endswith("Z---touch-pwned-")
+        assert results.RUN_NAME.fullmatch(pipeline.new_run({"EXPERIMENT": f"{'long' * 60}.yml"}, "tsbs"))
 
 
 def test_every_knob_that_is_read_is_in_the_table():
@@ -256,7 +256,7 @@ class TestInside:
     def asked(self, monkeypatch):
         """Return the knobs of the comparison that was asked for."""
         made = {}
-        monkeypatch.setattr(whole, "compare", lambda given: made.update(given) or 0)
+        monkeypatch.setattr(pipeline, "compare", lambda given: made.update(given) or 0)
         return made
 
     def test_knobs_are_words_here_too(self, checkout, asked, monkeypatch):
@@ -268,7 +268,7 @@ class TestInside:
 
     def test_alone_it_is_the_tree_against_the_merge_base(self, checkout, asked):
         """The main branch is upstream's, origin's or this clone's; the experiment is quick."""
-        assert inside.main((), "", full=False, watch=False) == 0
+        assert in_checkout.main((), "", full=False, watch=False) == 0
         base = checkout.git("rev-parse", "main")
         assert asked["BASELINE"] == f"git:{checkout.path}@{base}"
         assert asked["CANDIDATE"] == f"path:{checkout.path}"
@@ -276,13 +276,13 @@ class TestInside:
 
     def test_revisions_and_length(self, checkout, asked):
         """One is the baseline of the tree, two are both sides; --full takes the default experiment."""
-        inside.main(("HEAD~1",), "", full=False, watch=False)
+        in_checkout.main(("HEAD~1",), "", full=False, watch=False)
         assert asked["BASELINE"] == f"git:{checkout.path}@{checkout.git('rev-parse', 'HEAD~1')}"
-        inside.main((), "v1.132.0", full=True, watch=False)
+        in_checkout.main((), "v1.132.0", full=True, watch=False)
         assert asked["BASELINE"] == f"git:{checkout.path}@v1.132.0"
         assert asked["CANDIDATE"] == f"path:{checkout.path}"
         assert Path(asked["EXPERIMENT"]).name == "local.yml"
-        inside.main(("v1.132.0", "mine"), "", full=False, watch=False)
+        in_checkout.main(("v1.132.0", "mine"), "", full=False, watch=False)
         assert asked["CANDIDATE"] == f"git:{checkout.path}@mine"
 
     @pytest.mark.parametrize(
@@ -298,26 +298,26 @@ class TestInside:
         """The nearest one of the checkout is offered."""
         del checkout
         with pytest.raises(UserError, match=sentence.replace("?", r"\?")):
-            inside.main(words, "", full=False, watch=False)
+            in_checkout.main(words, "", full=False, watch=False)
         assert asked == {}
 
     def test_the_main_branch_without_changes_is_nothing_to_compare(self, checkout, asked):
         """A file that is changed is."""
         checkout.git("checkout", "--quiet", "main")
         with pytest.raises(UserError, match="has no changes against main"):
-            inside.main((), "", full=False, watch=False)
+            in_checkout.main((), "", full=False, watch=False)
         checkout.write("new.go", "package x\n")
-        assert inside.main((), "", full=False, watch=False) == 0
+        assert in_checkout.main((), "", full=False, watch=False) == 0
         assert asked["BASELINE"].endswith(checkout.git("rev-parse", "main"))
 
     @pytest.mark.parametrize("full", [False, True])
-    @pytest.mark.parametrize("module", inside.MODULES)
+    @pytest.mark.parametrize("module", in_checkout.MODULES)
     def test_the_database_is_that_of_go_mod(self, checkout, asked, module, full):
         """The experiment's variants become such databases, and it is one that can be planned."""
         checkout.write("go.mod", f"module {module}\n\ngo 1.25\n")
-        inside.main((), "", full=full, watch=False)
+        in_checkout.main((), "", full=full, watch=False)
         question = read.read({name: asked[name] for name in asked if name in KNOBS})
-        assert {side.target for side in question.asked.variants.values()} == {inside.MODULES[module]}
+        assert {side.target for side in question.asked.variants.values()} == {in_checkout.MODULES[module]}
 
     @pytest.mark.parametrize("text", ["module github.com/influxdata/influxdb/v2\n", "module example.org/x\n", None])
     def test_anything_else_is_a_sentence(self, checkout, text):
@@ -326,11 +326,11 @@ class TestInside:
         if text:
             checkout.write("go.mod", text)
         with pytest.raises(UserError, match=r"is no checkout of VictoriaMetrics, Prometheus or InfluxDB 1.x: it"):
-            inside.main((), "", full=False, watch=False)
+            in_checkout.main((), "", full=False, watch=False)
 
     def test_watch_prints_a_line_a_tree(self, checkout, monkeypatch, capsys, tmp_path):
         """The first tree, then each that has changed; one that does not build is a line too."""
-        monkeypatch.setattr(inside, "_PAUSE_S", 0.01)
+        monkeypatch.setattr(in_checkout, "_PAUSE_S", 0.01)
         monkeypatch.setenv("TSDUEL_RESULTS", str(tmp_path / "results"))
         runs = []
 
@@ -347,10 +347,10 @@ class TestInside:
             checkout.write("file", f"{len(runs)}\n")
             return 2
 
-        monkeypatch.setattr(inside.children, "call", call)
-        monkeypatch.setattr(whole, "new_run", lambda *_: f"r{len(runs)}")
+        monkeypatch.setattr(in_checkout.children, "call", call)
+        monkeypatch.setattr(pipeline, "new_run", lambda *_: f"r{len(runs)}")
         with pytest.raises(KeyboardInterrupt):
-            inside.main((), "", full=False, watch=True)
+            in_checkout.main((), "", full=False, watch=True)
         first, second, third = capsys.readouterr().out.splitlines()
         assert first.startswith(f"watching {checkout.path}; ")
         assert second.endswith("no result: tsduel: something else")

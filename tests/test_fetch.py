@@ -9,13 +9,13 @@ import pytest
 
 from tsduel.core.errors import UserError
 from tsduel.core.place import K8sPlace
-from tsduel.places import hosts, presence, provision
+from tsduel.places import hosts, liveness, provision
 from tsduel.places.gcp import give_back, provide
 from tsduel.places.k8s import pods
 from tsduel.places.ssh import link as links
 from tsduel.places.ssh.link import Link, State
 from tsduel.places.ssh.ssh import NoConnectionError
-from tsduel.rounds import attend, control, elsewhere, ending
+from tsduel.rounds import attend, control, ending, remote
 from tsduel.rounds.view import show
 
 NAMES = ("host1", "host2")
@@ -57,7 +57,7 @@ def there(monkeypatch):
     monkeypatch.setattr(Link, "state", state)
     monkeypatch.setattr(Link, "fetch_block", fetch)
     monkeypatch.setattr(Link, "bring_home", lambda link: fetched.append((link.name, "all")))
-    monkeypatch.setattr(presence, "why_gone", lambda _, name="": states.get(f"gone {name}", ""))
+    monkeypatch.setattr(liveness, "why_gone", lambda _, name="": states.get(f"gone {name}", ""))
     states["fetched"] = fetched
     return states
 
@@ -108,11 +108,11 @@ def test_a_defect_of_ours_with_one_host_stops_no_other(run_dir, there, monkeypat
 
     there["host1"] = there["host2"] = State("none", 0, ())
     monkeypatch.setattr(attend.Attendant, "attend", attended)
-    fleet = elsewhere.Fleet(run_dir, Link.all(run_dir), lambda _: show.View(None))
+    fleet = remote.Fleet(run_dir, Link.all(run_dir), lambda _: show.View(None))
     with pytest.raises(KeyError, match="ours"):
         fleet.attend()
     assert done == ["host2"]
-    assert "a defect of ours" in json.loads((run_dir / elsewhere.LOST).read_text())["host1"]["why"]
+    assert "a defect of ours" in json.loads((run_dir / remote.LOST).read_text())["host1"]["why"]
 
 
 class TestGivenBack:
@@ -125,7 +125,7 @@ class TestGivenBack:
         monkeypatch.setattr(pods, "give_back", lambda *_: given.append(1))
         (run_dir / "host/host1").mkdir()
         links.note_home(run_dir / "host/host1/fetched.json")
-        (run_dir / elsewhere.LOST).write_text(json.dumps({"host2": {"why": "x", "by": "", "blocks": [1]}}))
+        (run_dir / remote.LOST).write_text(json.dumps({"host2": {"why": "x", "by": "", "blocks": [1]}}))
 
         def ended(code=0):
             assert ending.main(run_dir, {}, code, forced=False) == code

@@ -19,7 +19,7 @@ from fleet import OURS, Fleet, left, missing
 
 from tsduel.core.rundir import open_run
 from tsduel.places.ssh.link import Link, is_home
-from tsduel.rounds import elsewhere
+from tsduel.rounds import remote
 from tsduel.rounds.view.events import parse
 from tsduel.rounds.view.show import View
 from tsduel.tidy import blocks as decided
@@ -93,7 +93,7 @@ def test_a_host_that_is_lost(fleet, spares, capsys):
     hosts, spare = fleet.hosts[:2], fleet.hosts[2 : 2 + spares]
     run_dir = fleet.prepare(f"lost{spares}", hosts, spare, design={"blocks": 8})
     links = Link.all(run_dir)
-    attending = elsewhere.Fleet(run_dir, links, lambda name: View({}, lambda _: None, host=name), patience_s=15)
+    attending = remote.Fleet(run_dir, links, lambda name: View({}, lambda _: None, host=name), patience_s=15)
     lost = []
 
     def view_of(name):

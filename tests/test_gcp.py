@@ -19,11 +19,11 @@ from renting import asked, named, rented, run_of
 
 from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
-from tsduel.places import presence, provision
+from tsduel.places import liveness, provision
 from tsduel.places.gcp import api as compute_api
 from tsduel.places.gcp import credentials, give_back, host_keys, messages, os_login, provide, reap, rent
 from tsduel.places.gcp.api import Compute
-from tsduel.rounds import elsewhere, ending
+from tsduel.rounds import ending, remote
 
 SLOWLY = host_keys.PAUSE_S
 
@@ -171,7 +171,7 @@ class TestNothingIsLeft:
         before = len(google.requests)
         provision.main(run_dir)
         assert build.main(run_dir) == 0
-        assert elsewhere.main(run_dir) == 0
+        assert remote.main(run_dir) == 0
         assert ending.main(run_dir, {}, 0, forced=False) == 0
         assert len(google.requests) == before
 
@@ -179,13 +179,13 @@ class TestNothingIsLeft:
         """After preemption a sentence has the number of blocks here and the next command; the rest is deleted."""
         rented(google, "tsduel-gone-aaaaaa")
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
-        assert presence.why_gone(run_dir) == ""
+        assert liveness.why_gone(run_dir) == ""
         google.preempt()
         assert (
             "the machine tsduel-gone-aaaaaa-host1 is gone (its life has ended, or it has stopped, or somebody"
-            in presence.why_gone(run_dir)
+            in liveness.why_gone(run_dir)
         )
-        assert "0 of 3 blocks are here. To begin anew on another: make tsbs RUN=r" in presence.why_gone(run_dir)
+        assert "0 of 3 blocks are here. To begin anew on another: make tsbs RUN=r" in liveness.why_gone(run_dir)
         assert ending.main(run_dir, {}, 2, forced=False) == 2
         assert google.names() == []
 
@@ -210,8 +210,8 @@ class TestNothingIsLeft:
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa", count=3)
         google.preempt("host2")
         said = "the machine tsduel-gone-aaaaaa-host2 is gone (its life has ended"
-        assert presence.why_gone(run_dir) == ""
-        assert [presence.why_gone(run_dir, f"host{n}")[: len(said)] for n in (1, 2, 3)] == ["", said, ""]
+        assert liveness.why_gone(run_dir) == ""
+        assert [liveness.why_gone(run_dir, f"host{n}")[: len(said)] for n in (1, 2, 3)] == ["", said, ""]
         before = len([r for r in google.requests if r.startswith("POST")])
         found = provide.machines(run_dir, named("tsduel-gone-aaaaaa"), os.environ)
         assert [host.get("address") for host in found.values()] == ["10.84.28.2", None, "10.84.28.4"]
@@ -245,7 +245,7 @@ class TestNothingIsLeft:
         """Without an answer of the API no machine counts as gone."""
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
         google.faults.append(lambda *_: RefusalError(401, "authError", "Invalid Credentials"))
-        assert presence.why_gone(run_dir) == ""
+        assert liveness.why_gone(run_dir) == ""
 
     def test_a_local_run_has_nothing_to_give_back(self, google, tmp_path):
         """The exit code stays, and Google is not asked."""

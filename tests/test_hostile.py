@@ -35,12 +35,12 @@ from tsduel.core.errors import UserError
 from tsduel.core.place import K8sPlace
 from tsduel.core.rundir import open_run
 from tsduel.doctor import __main__ as doctor
-from tsduel.places import lock, presence, uninstall
+from tsduel.places import liveness, lock, uninstall
 from tsduel.places.k8s import bring
 from tsduel.places.ssh import probe, stream, untrusted
 from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import Host, NoConnectionError
-from tsduel.rounds import attend, control, elsewhere, follow, runstate
+from tsduel.rounds import attend, control, follow, remote, runstate
 from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail, parse
 from tsduel.tidy import tables as tidy
@@ -158,7 +158,7 @@ TEXTS = {
 def liar(link, monkeypatch, tmp_path):
     """Have this be the only host; return how to make each command there print a text, and go on with shell."""
     monkeypatch.setattr(Link, "all", lambda _: {"host1": link})
-    monkeypatch.setattr(presence, "why_gone", lambda *_: "")
+    monkeypatch.setattr(liveness, "why_gone", lambda *_: "")
     where = {"hosts": {"host1": {"address": "there", "directory": "/x/y"}}, "config_file": None}
     monkeypatch.setattr(uninstall.place, "asked", lambda _: where)
     monkeypatch.setattr(uninstall, "REMOVE_S", 0.4)
@@ -213,7 +213,7 @@ def timed(do):
 
 def asked_to_stand_in(link):
     """Ask the host to take the blocks of a lost one."""
-    fleet = elsewhere.Fleet(link.run_dir, {"host2": link}, lambda _: quiet())
+    fleet = remote.Fleet(link.run_dir, {"host2": link}, lambda _: quiet())
     fleet._begin = lambda *_: None
     fleet._lose("host1", UserError("it is lost"))
 
@@ -243,7 +243,7 @@ def brought(link):
 def brought_one(link):
     """Bring everything to a pod."""
     bring.one(link.run_dir, "host1")
-    presence.equip(link)
+    liveness.equip(link)
 
 
 SAYS = {
@@ -256,7 +256,7 @@ SAYS = {
     "tsduel.places.ssh.probe:_facts": lambda link: list(map(print, probe.examine(link.host, "/x/y"))),
     "tsduel.places.ssh.stream:events": streamed,
     "tsduel.places.lock:holder": lambda link: lock.refuse_if_taken(link.run_dir, "tsbs", link.host, "/x"),
-    "tsduel.places.presence:equip": lambda link: brought_one(replace(link, host=Host("there", through=("x",)))),
+    "tsduel.places.liveness:equip": lambda link: brought_one(replace(link, host=Host("there", through=("x",)))),
     "tsduel.places.uninstall:main": lambda _: uninstall.main({}),
     "tsduel.places.k8s.bring:_send": brought,
     "tsduel.places.k8s.bring:one": brought_one,
@@ -268,7 +268,7 @@ SAYS = {
     "tsduel.rounds.attend:Attendant._attend_once": attended,
     "tsduel.rounds.attend:Attendant._follow": attended,
     "tsduel.rounds.attend:Attendant._finish": attended,
-    "tsduel.rounds.elsewhere:Fleet._lose": asked_to_stand_in,
+    "tsduel.rounds.remote:Fleet._lose": asked_to_stand_in,
     "tsduel.rounds.follow:Follower.elsewhere": followed,
     "tsduel.rounds.follow:Follower._over_ssh": followed,
 }
@@ -657,7 +657,7 @@ MARKS = re.compile(
 )
 # What is read of a host by other words, or shown after another one of this table has read it.
 EVENTS = {
-    *("tsduel.rounds.attend:Attendant._follow", "tsduel.rounds.elsewhere:main", "tsduel.rounds.view.events:parse"),
+    *("tsduel.rounds.attend:Attendant._follow", "tsduel.rounds.remote:main", "tsduel.rounds.view.events:parse"),
     *("tsduel.rounds.follow:Follower.__init__", "tsduel.rounds.run:_Shown.__init__", "tsduel.rounds.runstate:state"),
     "tsduel.rounds.runstate:last_event",
 }

@@ -16,7 +16,8 @@ from tsduel.core.errors import UserError
 from tsduel.core.place import K8sPlace
 from tsduel.core.plan import Estimate
 from tsduel.places import directories, place
-from tsduel.places.k8s import bring, cluster, inside, manifests, offer, pods, reap
+from tsduel.places.k8s import bring, cluster, manifests, offer, pods, reap
+from tsduel.places.k8s import exec as pod_exec
 from tsduel.places.k8s.settings import K8s
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
 
@@ -270,11 +271,11 @@ class TestRefusals:
         """The body of the answer is what is said."""
         body = {"message": 'pods "p" not found'}
         reason = f"Handshake status 404 Not Found -+-+- {{'a': 'b'}} -+-+- {json.dumps(body).encode()}"
-        assert inside._refusal(cluster.Cluster("here", "bench"), reason) == 'k8s: here: pods "p" not found'
+        assert pod_exec._refusal(cluster.Cluster("here", "bench"), reason) == 'k8s: here: pods "p" not found'
 
     def test_no_connection_has_the_exit_code_of_ssh(self, kubeconfig):
         """So that all that runs commands there needs no second way."""
-        host = Host("p", through=("-m", "tsduel.places.k8s.inside", "here", "bench", "p"))
+        host = Host("p", through=("-m", "tsduel.places.k8s.exec", "here", "bench", "p"))
         done = subprocess.run(
             host.command("true"), env={"KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(PROJECT)}, cwd="/",
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,

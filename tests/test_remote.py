@@ -31,7 +31,7 @@ from tsduel.places import directories, place, provision
 from tsduel.places.ssh import pack, probe
 from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
-from tsduel.rounds import attend, elsewhere, follow
+from tsduel.rounds import attend, follow, remote
 from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail
 
@@ -401,7 +401,7 @@ class TestAttendant:
     def test_the_end_of_the_only_machine_is_the_end_of_the_run(self, link, tmp_path, capsys, monkeypatch):
         """What was killed there gives its exit code, an error is raised as it is, and no host is called lost."""
         attended = link()
-        fleet = elsewhere.Fleet(attended.run_dir, {"host1": attended}, lambda _: show.View({}, lambda _: None))
+        fleet = remote.Fleet(attended.run_dir, {"host1": attended}, lambda _: show.View({}, lambda _: None))
         with monkeypatch.context() as patch:
             patch.setattr(attend.Attendant, "attend", lambda _: 137)
             assert fleet.attend() == 137
@@ -411,7 +411,7 @@ class TestAttendant:
         with pytest.raises(NoConnectionError):
             fleet.attend()
         assert "is lost" not in capsys.readouterr().err
-        assert not (attended.run_dir / elsewhere.LOST).exists()
+        assert not (attended.run_dir / remote.LOST).exists()
 
     def test_the_first_machines_builds_are_the_runs_and_another_ones_are_named(self, link, capsys):
         """Records and logs of the first machine are copied to build/; a program with another checksum is named."""
@@ -475,7 +475,7 @@ class TestSecondView:
         assert said == self.expected(attended)
         assert said[-1].endswith("all blocks are run")
         assert not (attended.raw / "events.jsonl").exists()
-        fleet = elsewhere.Fleet(attended.run_dir, {"host1": attended}, lambda _: show.View({}, lambda _: None))
+        fleet = remote.Fleet(attended.run_dir, {"host1": attended}, lambda _: show.View({}, lambda _: None))
         assert fleet.attend() == 0
         there = Path(attended.there) / "raw/host1/events.jsonl"
         assert (attended.raw / "events.jsonl").read_bytes() == there.read_bytes()

@@ -17,7 +17,7 @@ from reports import drawing, reported
 
 from plots import comment, listing
 from plots import sweep as page
-from tsduel.cli import whole
+from tsduel.cli import pipeline
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
 from tsduel.core.rundir import Run
@@ -239,8 +239,8 @@ class TestRuns:
                 (directory.with_name(run) / studies.REPORT).touch()
             return 6 if (stage, run) == ("report", "s") else 0
 
-        monkeypatch.setattr(whole.children, "call", call)
-        assert whole.compare({"KIND": "tsbs", "RUN": "s", "FAIL_ON": "regression"}) == 6
+        monkeypatch.setattr(pipeline.children, "call", call)
+        assert pipeline.compare({"KIND": "tsbs", "RUN": "s", "FAIL_ON": "regression"}) == 6
         stages = ("provision", "build", "run", "give-back", "tidy", "compare", "report")
         order = [step.run for step in studies.Sweep.load(directory).in_order]
         of_runs = [(stage, run) for run in order for stage in stages]

@@ -144,13 +144,13 @@ OF_NEWEST_PLAN = {
 
 def _run_of(name: str) -> str:
     """Return RUN, or the run that a command without it is about."""
-    from tsduel.cli import whole
+    from tsduel.cli import pipeline
 
     given = os.environ.get("RUN", "")
     if given or name not in OF_NEWEST_PLAN:
         return given or "latest"
     if name == "plan":
-        return whole.new_run(os.environ, os.environ.get("KIND", "") or "plan")
+        return pipeline.new_run(os.environ, os.environ.get("KIND", "") or "plan")
     return results.newest_plan()
 
 
@@ -165,11 +165,11 @@ def _here(name: str) -> click.Command:
     ]
 
     def call(revisions: tuple[str, ...], against: str | None, full: bool) -> int:  # noqa: FBT001 - click's signature
-        from tsduel.cli import inside
+        from tsduel.cli import in_checkout
 
         os.environ.update(home.words_to_knobs(word for word in revisions if "=" in word))
         named = [word for word in revisions if "=" not in word]
-        return inside.main(named, against or "", full=full, watch=name == "watch")
+        return in_checkout.main(named, against or "", full=full, watch=name == "watch")
 
     made = click.Command(name, callback=call, params=parameters, help=about, epilog=CODES)
     return _with_version(made) if name == HERE[0] else made  # `here` gets what is mistyped

@@ -58,7 +58,7 @@ def _report(report: Any, run_dir: Path) -> Any:
         return code
     report.print_summary(run_dir)
     if not is_study:
-        print(exported, importlib.import_module("tsduel.cli.afterwards").text(run_dir), sep="\n")
+        print(exported, importlib.import_module("tsduel.cli.next_steps").text(run_dir), sep="\n")
     return code
 
 
@@ -75,7 +75,7 @@ _RENTED, _SHARE, _LOGS, _HOUSE = "Rented machines and pods", "Share", "Your own 
 
 def _whole(topic: str, text: str, name: str, *groups: str) -> Command:
     # What a command is about comes before what it shares with others.
-    return Command(topic, text, "tsduel.cli.whole", lambda m, *_: getattr(m, name)(), RESULTS, (*groups, *_ASKED))
+    return Command(topic, text, "tsduel.cli.pipeline", lambda m, *_: getattr(m, name)(), RESULTS, (*groups, *_ASKED))
 
 
 WORDS = {"museum": "EXHIBIT", "queries-check": "QUERIES"}

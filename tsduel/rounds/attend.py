@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
-from tsduel.places import presence
+from tsduel.places import liveness
 from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import Link, State, note_home
 from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
@@ -55,7 +55,7 @@ class Attendant:
                 return self._attend_once()
             except (NoConnectionError, RefusedError) as error:
                 with suppress(NoConnectionError):  # a cluster may not answer either
-                    if gone := presence.why_gone(self.link.run_dir, self.link.name):
+                    if gone := liveness.why_gone(self.link.run_dir, self.link.name):
                         self._replace(gone)
                         continue
                 # A kubelet that has just been started again knows its pods a moment later.
@@ -83,7 +83,7 @@ class Attendant:
         here = len(list(self.link.raw.glob("*/block.json")))
         if self.replaced.count(here) >= MOST_REPLACED:
             raise UserError(f"{gone}; {MOST_REPLACED} others were lost as well before they had finished a block")
-        self.link, self.started = presence.replaced(self.link, gone), False
+        self.link, self.started = liveness.replaced(self.link, gone), False
         self.replaced.append(here)
 
     def _pause(self, seconds: float = 0.0) -> None:
@@ -102,7 +102,7 @@ class Attendant:
                     f"the run on {self.link.host.name} ended unexpectedly (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
                 )
-            presence.equip(self.link)
+            liveness.equip(self.link)
             state = self._heard(self.link.start(self.instead))
             self.view.say(f"it runs on {self.link.host.name}; Ctrl-C leaves it running")
         elif state.word == "running" and not self.started:

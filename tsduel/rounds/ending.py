@@ -7,12 +7,12 @@ from pathlib import Path
 from tsduel.core import rundir
 from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
-from tsduel.places import hosts, presence
+from tsduel.places import hosts, liveness
 from tsduel.places.gcp import give_back
 from tsduel.places.k8s import pods
 from tsduel.places.ssh.link import FETCHED, Link, note_home
 from tsduel.rounds import control
-from tsduel.rounds.elsewhere import LOST
+from tsduel.rounds.remote import LOST
 
 
 def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bool) -> int:
@@ -69,7 +69,7 @@ def _fetch(run_dir: Path, code: int) -> str:
             name for name, link in Link.all(run_dir).items()
             if not link.fetched.exists() and (code or link.raw.exists() or name in run.json(LOST))
         ]  # fmt: skip
-        control.fetch(run_dir, [name for name in owing if not presence.why_gone(run_dir, name)])
+        control.fetch(run_dir, [name for name in owing if not liveness.why_gone(run_dir, name)])
     except UserError as error:
         return (
             f"{error}\nnot all blocks are here, so what was made is kept. To fetch them: make fetch "

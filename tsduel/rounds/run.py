@@ -15,7 +15,7 @@ from typing import IO, NoReturn
 
 from tsduel.core import rundir, runlog
 from tsduel.places.ssh import pack
-from tsduel.rounds import elsewhere
+from tsduel.rounds import remote
 from tsduel.rounds.runstate import agent
 from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail
@@ -27,7 +27,7 @@ def main(run_dir: Path) -> int:
     """Run the missing blocks; return the exit code, or die by the same signal as the Go program."""
     plan = rundir.open_run(run_dir).plan
     if not plan.is_local:
-        return elsewhere.main(run_dir)
+        return remote.main(run_dir)
     pack.keep_adapters(run_dir)
     return _watch([str(agent(run_dir)), "run", str(run_dir), plan.hosts[0]], run_dir)
 

@@ -219,7 +219,7 @@ def _outputs(place: K8sPlace, pod: Mapping[str, Any]) -> dict[str, Any]:
     name = pod["metadata"]["name"]
     # With its digest, whatever tag was asked for: docker.io/library/debian@sha256:...
     image = pod["status"]["containerStatuses"][0].get("imageID", "").removeprefix("docker-pullable://")
-    through = ["-m", "tsduel.places.k8s.inside", place.context, place.namespace, name]
+    through = ["-m", "tsduel.places.k8s.exec", place.context, place.namespace, name]
     login = ["kubectl", f"--context={place.context}", f"--namespace={place.namespace}", "exec", "-it", name, "--"]
     return {
         "address": name,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tsduel.cli import whole
+from tsduel.cli import pipeline
 from tsduel.cli.commands import COMMANDS
 from tsduel.core import children, repository, results
 from tsduel.core.errors import UserError
@@ -47,7 +47,7 @@ def main(revisions: Sequence[str], against: str, *, full: bool, watch: bool) -> 
         targets = " ".join(f"variants.{side}.target={database}" for side in ("baseline", "candidate"))
         knobs["SET"] = " ".join(filter(None, [targets, _OWN[database], os.environ.get("SET", "")]))
     given = {**os.environ, **knobs, "KIND": "tsbs"}
-    return _watch(top, given) if watch else whole.compare(given)
+    return _watch(top, given) if watch else pipeline.compare(given)
 
 
 def refuse_command(words: Sequence[str]) -> None:
@@ -146,12 +146,12 @@ def _settled(top: Path, tree: str) -> str:
 
 
 def _one_run(given: Mapping[str, str]) -> str:
-    name = whole.new_run(given, "tsbs")
+    name = pipeline.new_run(given, "tsbs")
     lines: list[str] = []
     command = [sys.executable, "-m", "tsduel", "tsbs"]
     code = children.call(command, {**given, "RUN": name, "VIEW": "plain"}, take=lines.append)
     run_dir = results.home() / name
-    if code == whole.INTERRUPTED:
+    if code == pipeline.INTERRUPTED:
         raise KeyboardInterrupt
     if not (run_dir / "stats/comparison.json").exists():
         log = run_dir / "build/candidate.log"
