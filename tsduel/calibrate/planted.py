@@ -2,9 +2,10 @@
 
 `base` is the released version. `slow-0.5` to `slow-5` make the handler of range queries slower by so many percent,
 `type-3` and `type-5` that of double-groupby-1 alone; `burn-5` and `burn-2` burn so many percent of a core all the time;
-`memory-8` holds 8 MiB more, beside Go's heap; `wrong-150` and `wrong-500` answer one query of so many wrongly. `object` allocates one object more a query, `bytes` 2 %
-more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a query. The sources come from the Go module
-proxy. Commits are the same wherever and whenever they are made, so their builds are cached.
+`memory-8` holds 8 MiB more, beside Go's heap; `wrong-150` and `wrong-500` answer one query of so many wrongly. `object`
+allocates one object more a query, `bytes` 2 % more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a
+query. The sources come from the Go module proxy. Commits are the same wherever and whenever they
+are made, so their builds are cached.
 """
 
 import hashlib
@@ -133,8 +134,21 @@ _WORK = (
     ),
     _before("sleep", "time.Sleep(time.Millisecond)"),
 )
-PLANTS = (_slow(2), _slow(3), _SLOW, _burn(5), _burn(2), *_WORK, _one_type(3), _wrong(150), _wrong(500))
-PLANTS += (_slow(0.5), _slow(1), _one_type(5), _hold(8))
+PLANTS = (
+    _slow(2),
+    _slow(3),
+    _SLOW,
+    _burn(5),
+    _burn(2),
+    *_WORK,
+    _one_type(3),
+    _wrong(150),
+    _wrong(500),
+    _slow(0.5),
+    _slow(1),
+    _one_type(5),
+    _hold(8),
+)
 
 
 def repository(cache: Path) -> Path:
