@@ -407,7 +407,7 @@ def table(known: Sequence[Mapping[str, str]], book: Truth) -> str:
         return f"{good[pair, judge]}{size}" if row else ""
 
     pairs = [
-        [f"`{pair}`", book.pairs[pair].asked, _true(book.pairs[pair]), *(cell(pair, judge) for judge in names)]
+        [markup.code(pair), book.pairs[pair].asked, _true(book.pairs[pair]), *(cell(pair, judge) for judge in names)]
         for pair in sorted(book.pairs, key=misses)
     ]
     each = markup.table(["pair", "asked", "true", *names], pairs, ())
