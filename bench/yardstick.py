@@ -187,7 +187,7 @@ def one(name: str, book: Truth) -> Said:
     values = {asked: alone(run, question.tsbs) for asked, question in book.questions.items()}
     sides = {asked: {side: value for (_, side), value in found.items()} for asked, found in values.items() if found}
     changes = {asked: 100 * (found["candidate"] / found["baseline"] - 1) for asked, found in sides.items()}
-    return _alone(pair, changes, lambda asked: abs(changes[asked]) > THRESHOLD_PCT, [run])
+    return _alone(pair, book, changes, lambda asked: abs(changes[asked]) > THRESHOLD_PCT, [run])
 
 
 def five(name: str, book: Truth) -> Said:
@@ -205,17 +205,21 @@ def five(name: str, book: Truth) -> Said:
     sides = {asked: both for asked, both in sides.items() if all(both)}
     p = {asked: float(mannwhitneyu(a, b).pvalue) for asked, (a, b) in sides.items()}
     changes = {asked: 100 * (statistics.median(b) / statistics.median(a) - 1) for asked, (a, b) in sides.items()}
-    return _alone(pair, changes, lambda asked: p[asked] <= ALPHA, runs)
+    return _alone(pair, book, changes, lambda asked: p[asked] <= ALPHA, runs)
 
 
-def _alone(pair: Pair, changes: Mapping[str, float], differs: Callable[[str], bool], runs: Sequence[str]) -> Said:
+def _alone(
+    pair: Pair, book: Truth, changes: Mapping[str, float], differs: Callable[[str], bool], runs: Sequence[str]
+) -> Said:
     """Return what is said by values of sides that ran alone."""
     if pair.asked not in changes:
         raise UserError(f"{quick.RESULTS / runs[0]}: a side has no value of {pair.asked}: see its report.md")
+    # Two questions may have one metric.
+    others = dict.fromkeys(book.questions[asked].tsbs for asked in changes if differs(asked))
     return Said(
         verdict=DIFFERS if differs(pair.asked) else SAME, sign=_sign(changes[pair.asked]),
         size_pct=changes[pair.asked], minutes=sum(_minutes(open_run(quick.RESULTS / run)) for run in runs),
-        also=tuple(asked for asked in changes if asked != pair.asked and differs(asked)),
+        also=tuple(words for words in others if words != book.questions[pair.asked].tsbs),
     )  # fmt: skip
 
 
