@@ -64,6 +64,9 @@ test-k8s: .venv-dev
 proof: .venv-dev
 	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench.proof$(OR)
 
+yardstick: .venv-dev
+	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench.yardstick$(OR)
+
 bench: .venv-dev
 	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench$(OR)
 
@@ -83,4 +86,4 @@ endif
 .DEFAULT:
 	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands '$(subst ','\'',$@)'$(OR)
 
-.PHONY: help doctor look test test-all test-k8s proof bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)
+.PHONY: help doctor look test test-all test-k8s proof yardstick bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)

@@ -6,9 +6,7 @@
 A run that was killed goes on. A line of an older PROTOCOL is measured again. What ran beside is in the line.
 """
 
-import csv
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -18,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bench import gate, known_answers, quick, zeros
+from bench import gate, known_answers, ledger, quick, zeros
 from bench.figures import PROJECT
 from bench.quick import CPU, TIME, Rows
 from plots import markup
@@ -177,10 +175,7 @@ def main() -> int:
 
 def lines() -> list[dict[str, str]]:
     """Return the lines of this protocol."""
-    if not LINES.exists():
-        return []
-    with LINES.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if row["protocol"] == str(PROTOCOL)]
+    return ledger.lines(LINES, PROTOCOL)
 
 
 def missing(known: Sequence[Mapping[str, str]], kinds: Sequence[str] | Mapping[str, Kind]) -> Iterator[tuple[str, int]]:
@@ -219,14 +214,7 @@ def line(name: str, number: int, run: str, rows: Rows, beside: str) -> dict[str,
 
 def add(row: Mapping[str, Any]) -> None:
     """Add a line; it replaces one of the same kind and number."""
-    kept = [old for old in lines() if (old["kind"], old["number"]) != (row["kind"], str(row["number"]))]
-    LINES.parent.mkdir(exist_ok=True)
-    partial = LINES.with_suffix(".partial")
-    with partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows([*kept, row])
-    partial.replace(LINES)
+    ledger.add(LINES, COLUMNS, row, PROTOCOL)
 
 
 def table(known: Sequence[Mapping[str, str]]) -> str:
@@ -255,10 +243,8 @@ def _median(rows: Sequence[Mapping[str, str]], column: str) -> str:
 def page() -> int:
     """Write the table into docs/validation.md."""
     machines = ", ".join(sorted({row["machine"] for row in lines()}))
-    made = f"{BEGIN}\n{table(lines())}\n\nMedians. Machines: {machines or 'none yet'}.\n{END}"
-    text = PAGE.read_text(encoding="utf-8")
-    between = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    PAGE.write_text(between.sub(lambda _: made, text), encoding="utf-8")
+    text = f"{table(lines())}\n\nMedians. Machines: {machines or 'none yet'}."
+    ledger.write_between(PAGE, BEGIN, END, text)
     return 0
 
 

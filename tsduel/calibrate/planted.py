@@ -1,10 +1,11 @@
 """A git repository of VictoriaMetrics in which each branch has one known difference, to test the instrument with.
 
-`base` is the released version. `slow-2`, `slow-3` and `slow-5` make the handler of range queries slower by so many
-percent, `type-3` that of double-groupby-1 alone; `burn-5` and `burn-2` burn so many percent of a core all the time;
-`wrong-150` and `wrong-500` answer one query of so many wrongly. `object` allocates one object more a query, `bytes` 2 %
-more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a query. The sources come from the Go module
-proxy. Commits are the same wherever and whenever they are made, so their builds are cached.
+`base` is the released version. `slow-0.5` to `slow-5` make the handler of range queries slower by so many percent,
+`type-3` and `type-5` that of double-groupby-1 alone; `burn-5` and `burn-2` burn so many percent of a core all the time;
+`memory-8` holds 8 MiB more, beside Go's heap; `wrong-150` and `wrong-500` answer one query of so many wrongly. `object`
+allocates one object more a query, `bytes` 2 % more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a
+query. The sources come from the Go module proxy. Commits are the same wherever and whenever they
+are made, so their builds are cached.
 """
 
 import hashlib
@@ -60,6 +61,24 @@ func used() int64 {
 	return t.Nano()
 }
 """
+# Not of Go's heap, which would be collected at other times then.
+_HOLDER = """package main
+
+import "golang.org/x/sys/unix"
+
+var planted = held(MIB << 20)
+
+func held(size int) []byte {
+	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		panic(err)
+	}
+	for at := 0; at < size; at += 4096 {
+		memory[at] = 1
+	}
+	return memory
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,7 @@ class Plant:
     added: str = ""
 
 
-def _slow(percent: int) -> Plant:
+def _slow(percent: float) -> Plant:
     call = "func() error { return prometheus.QueryRangeHandler(qt, startTime, w, r) }"
     handler = f"err := planted({percent / 100}, {call}); err != nil {{"
     return Plant(f"slow-{percent}", "app/vmselect/main.go", _HANDLER, handler, _SLOWED)
@@ -82,6 +101,10 @@ def _slow(percent: int) -> Plant:
 def _burn(percent: int) -> Plant:
     burner = _BURNER.replace("EVERY", str(100 // percent))
     return Plant(f"burn-{percent}", "app/victoria-metrics/planted.go", added=burner)
+
+
+def _hold(mib: int) -> Plant:
+    return Plant(f"memory-{mib}", "app/victoria-metrics/planted.go", added=_HOLDER.replace("MIB", str(mib)))
 
 
 def _before(name: str, statement: str) -> Plant:
@@ -111,7 +134,21 @@ _WORK = (
     ),
     _before("sleep", "time.Sleep(time.Millisecond)"),
 )
-PLANTS = (_slow(2), _slow(3), _SLOW, _burn(5), _burn(2), *_WORK, _one_type(3), _wrong(150), _wrong(500))
+PLANTS = (
+    _slow(2),
+    _slow(3),
+    _SLOW,
+    _burn(5),
+    _burn(2),
+    *_WORK,
+    _one_type(3),
+    _wrong(150),
+    _wrong(500),
+    _slow(0.5),
+    _slow(1),
+    _one_type(5),
+    _hold(8),
+)
 
 
 def repository(cache: Path) -> Path:

@@ -287,6 +287,7 @@ Project
   make test           checkers, all tests on fakes, one real run; FAST=1: what takes under a minute
   make test-all       what make test leaves out: all other real runs
   make proof          the long measurements of docs/validation.md that are missing, for MINUTES=60
+  make yardstick      pairs whose truth is known, before four judges or your JUDGE, for MINUTES=60
   make bench          our own speed, side by side with the pipeline of VictoriaMetrics' Makefile
 """
 

@@ -51,6 +51,7 @@ KNOBS: Mapping[str, Knob] = {
     "TYPE": Knob(_B, "for bisect and history: the query type, or the row of Go benchmarks; all of them unless given"),
     "THRESHOLD": Knob(_B, "for bisect and history: from how many percent on it is bad (default: the metric's own)"),
     "MINUTES": Knob("worst", "for worst: how long it may take, 60"),
+    "JUDGE": Knob("project", "for make yardstick: quick, gate, one, five, or a command of yours (docs/yardstick.md)"),
     "FOR": Knob("worst", "for worst: worse (default) or better"),
     "SEED": Knob("worst", "for worst: another draw of the loads, 1"),
     "SPACE": Knob("worst", "for worst: a file with what may be changed (default: experiments/worst/space.yml)"),
