@@ -79,7 +79,7 @@ func (a *alone) loader(data record.DataFile, prefix string) (*machine.Client, er
 	if strings.HasSuffix(path, ".zst") {
 		path = "/dev/stdin" // it is unpacked there
 	}
-	w := a.Plan.Workload
+	w := a.in.Plan.Workload
 	call := servers.Verb{Name: "load", Env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + prefix + ".json",
 		fmt.Sprintf("LOAD_WORKERS=%d", w.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", w.BatchSize),
 		fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(w.BatchSize)*w.Samples/max(1, w.Lines))}}
@@ -91,7 +91,7 @@ func (a *alone) loader(data record.DataFile, prefix string) (*machine.Client, er
 		}
 		command.Argv = []string{"-c", `exec "$0" load`, self} // a command is one of bash
 		command.Env = append(command.Env, "LOAD_FORMAT="+a.Module.DataFormat, "LOAD_PATH="+a.Module.WritePath,
-			"LOAD_TIMEOUT_S="+record.Decimal(a.Plan.Watchdog.LoadStallS))
+			"LOAD_TIMEOUT_S="+record.Decimal(a.in.Plan.Watchdog.LoadStallS))
 	}
 	return machine.StartClient(command, feed, prefix+".csv", prefix+".stderr")
 }

@@ -54,7 +54,7 @@ func (t *table) add(prefix string, from int, sides []exchange.Side, variants []r
 func (a *asking) keep() error {
 	result, sides := a.result, a.job.Sides
 	prefix := fmt.Sprintf("%s,%d,", a.queryType, a.index)
-	if err := a.exchanges.add(prefix, a.sent[a.queryType], sides, a.Plan.Variants, result.Exchanges); err != nil {
+	if err := a.exchanges.add(prefix, a.sent[a.queryType], sides, a.in.Plan.Variants, result.Exchanges); err != nil {
 		return err
 	}
 	a.sent[a.queryType] += len(result.Exchanges)
@@ -63,7 +63,7 @@ func (a *asking) keep() error {
 		Series: result.Series, Points: result.Points, Seconds: result.Elapsed.Seconds(),
 		Turns: result.Turns, TurnS: result.TurnTime.Seconds(), CPUNS: map[string]int64{},
 		ClientCPUNS: result.ClientCPU, Stopped: result.Stopped, Counters: map[string]map[string]float64{}}
-	if a.Host.Instructions {
+	if a.in.Host.Instructions {
 		kept.Instructions = map[string]int64{}
 	}
 	for i, side := range result.Sides {
@@ -72,10 +72,10 @@ func (a *asking) keep() error {
 		if marks := a.marks[name]; len(marks) > 1 {
 			used = marks[len(marks)-1].Since(marks[0])
 		}
-		if !a.Plan.Deployed() || len(used) == len(a.variants[name].Components) { // else it is not known
+		if !a.in.Plan.Deployed() || len(used) == len(a.in.variants[name].Components) { // else it is not known
 			kept.CPUNS[name] = side.CPU
 		}
-		a.byRole(&kept.CPUNSByRole, name, used)
+		a.in.byRole(&kept.CPUNSByRole, name, used)
 		if kept.Instructions != nil {
 			kept.Instructions[name] = side.Instructions
 		}
@@ -89,16 +89,16 @@ func (a *asking) keep() error {
 	}
 	a.record.Types = append(a.record.Types, kept)
 	if result.First != nil {
-		result.First.What = a.Hidden.Mask(result.First.What)
+		result.First.What = a.in.Hidden.Mask(result.First.What)
 		for i, body := range result.First.Bodies {
-			result.First.Bodies[i] = a.Hidden.Mask(body)
+			result.First.Bodies[i] = a.in.Hidden.Mask(body)
 		}
 		result.First.QueryType = a.queryType
 		a.differences = append(a.differences, *result.First)
 	}
-	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(a.Host.Pin.Client)))
+	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(a.in.Host.Pin.Client)))
 	if share > bottleneck {
-		a.note("", a.queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
+		a.in.note("", a.queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
 	}
 	return nil
 }

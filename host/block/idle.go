@@ -27,7 +27,7 @@ var idleSample = time.Second / 4
 // are asked again until the numbers are equal: a database ignores the request while another merge runs.
 func (s *sitting) startEqually(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
-		err := s.steps(
+		err := s.in.steps(
 			func() error {
 				return s.all(func(v *variant) error {
 					if v.mergesLater() && !s.loading && (attempt > 1 || s.when != "before" && s.index == 0) {
@@ -44,21 +44,21 @@ func (s *sitting) startEqually(ctx context.Context) error {
 				return s.all(func(v *variant) error { return v.AnswersKept(s.bodies[v.Name]) })
 			},
 		)
-		if err != nil || s.decided() {
+		if err != nil || s.in.decided() {
 			return err
 		}
 		difference, err := s.unequalParts()
 		switch {
 		case err != nil || difference == "":
 			return err
-		case slices.ContainsFunc(s.alive(), (*variant).mergesLater) && attempt < mergeAttempts:
+		case slices.ContainsFunc(s.in.alive(), (*variant).mergesLater) && attempt < mergeAttempts:
 			continue
-		case !slices.ContainsFunc(s.alive(), (*variant).merges):
-			s.note("", "", difference)
-		case s.Plan.Settle.Mode == "merged":
-			s.block.Void = "unequal starts: " + difference + ", though they were merged"
+		case !slices.ContainsFunc(s.in.alive(), (*variant).merges):
+			s.in.note("", "", difference)
+		case s.in.Plan.Settle.Mode == "merged":
+			s.in.block.Void = "unequal starts: " + difference + ", though they were merged"
 		default:
-			s.note("", "", difference+": SET=\"settle.mode=merged\" makes them alike")
+			s.in.note("", "", difference+": SET=\"settle.mode=merged\" makes them alike")
 		}
 		return nil
 	}
@@ -67,7 +67,7 @@ func (s *sitting) startEqually(ctx context.Context) error {
 // unequalParts says in how many parts the data of one database lie, if that differs between its sides.
 func (s *sitting) unequalParts() (string, error) {
 	first := map[string]float64{} // by target and number of replicas, each of which has parts of its own
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		counter, has := v.Module.Counters["parts"]
 		parts, found, err := scrape.Sum(s.bodies[v.Name], counter)
 		if err != nil {
@@ -79,10 +79,10 @@ func (s *sitting) unequalParts() (string, error) {
 		if !found {
 			unknown := fmt.Sprintf("in how many parts the data of %s lie is not known: %s is not in its /metrics", v.Name,
 				counter.Name)
-			if s.Plan.Settle.Mode == "merged" && v.merges() {
+			if s.in.Plan.Settle.Mode == "merged" && v.merges() {
 				v.EqualStart(-1, unknown)
 			} else {
-				s.note(v.Name, "", unknown)
+				s.in.note(v.Name, "", unknown)
 			}
 			continue
 		}
@@ -100,7 +100,7 @@ func (s *sitting) unequalParts() (string, error) {
 func (s *sitting) awaitIdle(ctx context.Context) error {
 	var reported []*variant
 	// Without data nothing is merged, and some databases count nothing.
-	return s.untilIdle(ctx, time.Now(), s.Plan.Watchdog.IdleTimeoutS, !s.loading, func(v *variant, now idleState) {
+	return s.untilIdle(ctx, time.Now(), s.in.Plan.Watchdog.IdleTimeoutS, !s.loading, func(v *variant, now idleState) {
 		if slices.Contains(reported, v) {
 			return
 		}
@@ -108,10 +108,10 @@ func (s *sitting) awaitIdle(ctx context.Context) error {
 		side := s.record.Start[v.Name]
 		if !now.idle {
 			side.IdleTimeout = true
-			s.note(v.Name, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the "+
+			s.in.note(v.Name, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the "+
 				"like): its exchanges have that beside them", now.seconds, 100*now.share, now.left))
 		} else if now.share >= idleShare {
-			s.note(v.Name, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*now.share))
+			s.in.note(v.Name, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*now.share))
 		}
 		side.IdleS = now.seconds
 		s.record.Start[v.Name] = side
@@ -130,11 +130,11 @@ func (s *sitting) untilIdle(ctx context.Context, begin time.Time, patience float
 	tell func(*variant, idleState)) error {
 	for samples := (cpuSamples{}); ; {
 		used, seconds, err := s.cpuUsed(ctx, idleSample)
-		if err != nil || s.decided() {
+		if err != nil || s.in.decided() {
 			return err
 		}
 		busy := false
-		for _, v := range s.alive() {
+		for _, v := range s.in.alive() {
 			samples[v.Name] = append(samples[v.Name], float64(used[v.Name])/seconds/1e9)
 			busy = busy || !samples.idle(v.Name)
 		}
@@ -161,7 +161,7 @@ func (s *sitting) untilIdle(ctx context.Context, begin time.Time, patience float
 			}
 			return err
 		})
-		if err != nil || s.decided() || !waiting {
+		if err != nil || s.in.decided() || !waiting {
 			return err
 		}
 	}

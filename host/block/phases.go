@@ -27,7 +27,7 @@ func (f *frame) byRole(in *record.ByRole, key string, by map[string]int64) {
 
 type span struct {
 	record.Phase
-	*frame
+	in      *frame
 	edge    noise.Edge
 	pids    []int // of the servers
 	listens bool
@@ -35,7 +35,7 @@ type span struct {
 
 // begin begins a phase; variant is empty if the phase is of all variants.
 func (f *frame) begin(variant, part, phase, queryType string) *span {
-	s := &span{frame: f}
+	s := &span{in: f}
 	s.Phase = record.Phase{Variant: variant, Part: part, Phase: phase, QueryType: queryType, Attempts: 1}
 	f.Events.PhaseStart(f.block.Block, s.Phase)
 	s.Begin = record.Epoch(time.Now())
@@ -66,8 +66,8 @@ func (s *span) close(exit int, count int64) {
 		s.over()
 	}
 	s.Exit, s.Count = exit, count
-	s.block.Phases = append(s.block.Phases, s.Phase)
-	s.Events.PhaseEnd(s.block.Block, s.Phase)
+	s.in.block.Phases = append(s.in.block.Phases, s.Phase)
+	s.in.Events.PhaseEnd(s.in.block.Block, s.Phase)
 }
 
 // ended closes a phase that has gone well; a phase that failed is not recorded.

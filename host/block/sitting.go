@@ -38,31 +38,31 @@ func (d *duel) sitting(index int) *sitting {
 // ask starts all variants, exchanges this sitting's share of every query type, and stops all.
 func (s *sitting) ask(ctx context.Context) error {
 	steps := []func() error{func() error { return s.start(ctx) }}
-	if s.index == 0 && s.Plan.Duel.IdleS > 0 {
+	if s.index == 0 && s.in.Plan.Duel.IdleS > 0 {
 		steps = append(steps, func() error { return s.idle(ctx, "before") })
 	}
-	first := s.Row.Kind == "warmup" || s.Row.Block == 1 && s.Calibration == nil
-	if first && s.index == 0 && s.when == "" && s.profiler == nil {
+	first := s.in.Row.Kind == "warmup" || s.in.Row.Block == 1 && s.in.Calibration == nil
+	if first && s.index == 0 && s.when == "" && s.in.profiler == nil {
 		steps = append(steps, func() error { return findsData(ctx, s) })
 	}
-	counts := s.Plan.Duel.Work == "third" || s.Plan.Duel.Work == "all"
-	if counts && s.index == 0 && s.Calibration == nil && s.when == "" {
+	counts := s.in.Plan.Duel.Work == "third" || s.in.Plan.Duel.Work == "all"
+	if counts && s.index == 0 && s.in.Calibration == nil && s.when == "" {
 		steps = append(steps, func() error { return findReadingCost(ctx, s) })
 	}
-	if s.Plan.Duel.Work == "all" {
+	if s.in.Plan.Duel.Work == "all" {
 		steps = append(steps, func() error { return prime(ctx, s) })
 	}
 	var before map[string][]byte
 	objects := map[string]map[string]int64{}
 	steps = append(steps, func() error {
 		before = maps.Clone(s.bodies)
-		for _, v := range s.alive() {
+		for _, v := range s.in.alive() {
 			objects[v.Name] = maps.Clone(v.Objects)
 		}
 		return nil
 	})
 	for place, queryType := range countedLast(s) {
-		if s.Plan.Queries.Cache == "cold" && place > 0 {
+		if s.in.Plan.Queries.Cache == "cold" && place > 0 {
 			steps = append(steps, func() error { return s.stop(ctx) }, func() error { return s.start(ctx) })
 		}
 		steps = append(steps, func() error { return s.exchange(ctx, queryType, place) })
@@ -72,19 +72,19 @@ func (s *sitting) ask(ctx context.Context) error {
 		steps = append(steps, func() error { return s.countTogether(ctx, before, objects) })
 	}
 	if s.index == s.record.Sittings-1 {
-		if s.Plan.Duel.IdleS > 0 {
+		if s.in.Plan.Duel.IdleS > 0 {
 			steps = append(steps, func() error { return s.idle(ctx, "after") })
 		}
 		steps = append(steps, s.keepRSS)
 	}
-	return s.steps(append(steps, func() error { return s.stop(ctx) })...)
+	return s.in.steps(append(steps, func() error { return s.stop(ctx) })...)
 }
 
 // turned is the order of a coin, or of loading if no coin was drawn (in a profile), reversed if mirrored.
 func (s *sitting) turned(coin []string, mirrored bool) []string {
 	order := slices.Clone(coin)
 	if len(order) == 0 {
-		order = slices.Clone(s.Row.Order)
+		order = slices.Clone(s.in.Row.Order)
 	}
 	if mirrored {
 		slices.Reverse(order)
@@ -93,26 +93,26 @@ func (s *sitting) turned(coin []string, mirrored bool) []string {
 }
 
 // readOrder is the order of reading counters, clocks and files: B C B C.
-func (s *sitting) readOrder() []string { return s.turned(s.Row.Read, s.index%2 == 1) }
+func (s *sitting) readOrder() []string { return s.turned(s.in.Row.Read, s.index%2 == 1) }
 
 // askOrder is the order of asking the query type at a place in this sitting.
-func (s *sitting) askOrder(place int) []string { return s.turned(s.Row.Ask, (place+s.index)%2 == 1) }
+func (s *sitting) askOrder(place int) []string { return s.turned(s.in.Row.Ask, (place+s.index)%2 == 1) }
 
 // all does something with each variant that is alive, in the order of reading.
-func (s *sitting) all(do func(*variant) error) error { return s.inOrder(s.readOrder(), do) }
+func (s *sitting) all(do func(*variant) error) error { return s.in.inOrder(s.readOrder(), do) }
 
 func (s *sitting) enter(phase, queryType string) *span {
 	phase = s.phase(phase)
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		v.Enter(s.part(), phase, queryType)
 	}
-	return s.begin("", s.part(), phase, queryType)
+	return s.in.begin("", s.part(), phase, queryType)
 }
 
 // timed begins a phase over which the machine's counters are read, too.
 func (s *sitting) timed(phase, queryType string) *span {
 	var running servers.Running
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		running = append(running, v.Running...)
 	}
 	p := s.enter(phase, queryType)
@@ -124,14 +124,14 @@ func (s *sitting) timed(phase, queryType string) *span {
 func (s *sitting) start(ctx context.Context) error {
 	phase := s.enter("start", "")
 	defer phase.close(0, 0)
-	if s.Plan.Deployed() {
-		return s.steps(
+	if s.in.Plan.Deployed() {
+		return s.in.steps(
 			func() error { return s.all(func(v *variant) error { return v.Connect(ctx) }) },
 			func() error { return s.readCounters(ctx) },
 			func() error { return takeTurns(s) },
 		)
 	}
-	return s.steps(
+	return s.in.steps(
 		func() error {
 			return s.all(func(v *variant) (err error) {
 				side, again := s.record.Start[v.Name]
@@ -145,19 +145,19 @@ func (s *sitting) start(ctx context.Context) error {
 		},
 		func() error {
 			// B C C B over the sittings, so that the order cancels out within a block.
-			order := s.turned(s.Row.Start, s.index%4 == 1 || s.index%4 == 2)
-			return s.inOrder(order, func(v *variant) error {
-				_, err := v.Launch(ctx, cmp.Or(s.when, "duel")+"-", s.Host.Pin.Server)
+			order := s.turned(s.in.Row.Start, s.index%4 == 1 || s.index%4 == 2)
+			return s.in.inOrder(order, func(v *variant) error {
+				_, err := v.Launch(ctx, cmp.Or(s.when, "duel")+"-", s.in.Host.Pin.Server)
 				return err
 			})
 		},
-		func() error { return record.SyncDisk(s.Scratch) },
+		func() error { return record.SyncDisk(s.in.Scratch) },
 		func() error { return s.startEqually(ctx) },
 		s.keepPlaces,
 		func() error { return keepGoCPUs(s) },
 		func() error { return takeTurns(s) },
 		func() error {
-			if !s.Host.Instructions {
+			if !s.in.Host.Instructions {
 				return nil
 			}
 			return s.all(func(v *variant) error { return v.CountInstructions() })
@@ -170,7 +170,7 @@ func (s *sitting) stop(ctx context.Context) error {
 	phase := s.enter("stop", "")
 	defer phase.close(0, 0)
 	return s.all(func(v *variant) error {
-		if s.Plan.Deployed() {
+		if s.in.Plan.Deployed() {
 			defer v.Leave()
 			return v.SameStart(ctx)
 		}
@@ -199,7 +199,7 @@ func (s *sitting) readCounters(ctx context.Context) error {
 }
 
 func (s *sitting) keepPlaces() error {
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		for _, server := range v.Running {
 			s.record.Places = append(s.record.Places, record.DuelPlace{Sitting: s.index, Loading: s.loading, Variant: v.Name,
 				Role: server.Role, Placed: proc.Placed(server.Pid, server.Program)})
@@ -212,11 +212,11 @@ func (s *sitting) keepPlaces() error {
 var goCPUs = record.Counter{Name: "process_cpu_cores_available|go_sched_gomaxprocs_threads"}
 
 func keepGoCPUs(s *sitting) error {
-	if s.Plan.Limits.Cpus == 0 {
+	if s.in.Plan.Limits.Cpus == 0 {
 		return nil
 	}
 	s.record.GoCPUs = map[string]float64{}
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		if sum, found, err := scrape.Sum(s.bodies[v.Name], goCPUs); err == nil && found {
 			s.record.GoCPUs[v.Name] = sum
 		}
@@ -225,14 +225,14 @@ func keepGoCPUs(s *sitting) error {
 }
 
 func (s *sitting) keepRSS() error {
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		sum, rss := v.Kernel()
 		if sum.PeakRSS >= 0 {
 			s.record.RSSPeakBytes[v.Name] = sum.PeakRSS
 		}
 		if sum.RSS >= 0 {
 			s.record.RSSBytes[v.Name] = sum.RSS
-			s.byRole(&s.record.RSSByRole, v.Name, rss)
+			s.in.byRole(&s.record.RSSByRole, v.Name, rss)
 		}
 	}
 	return nil
@@ -240,7 +240,7 @@ func (s *sitting) keepRSS() error {
 
 func (s *sitting) idle(ctx context.Context, when string) error {
 	phase := s.timed("idle", when)
-	used, seconds, err := s.cpuUsed(ctx, record.Seconds(s.Plan.Duel.IdleS))
+	used, seconds, err := s.cpuUsed(ctx, record.Seconds(s.in.Plan.Duel.IdleS))
 	phase.close(0, 0)
 	if err == nil {
 		s.record.Idle = append(s.record.Idle, record.DuelIdle{When: when, Seconds: seconds, CPUNS: used})
@@ -249,7 +249,7 @@ func (s *sitting) idle(ctx context.Context, when string) error {
 }
 
 // countsTogether says to read counters once for all types: some databases repeat an answer for a second.
-func (s *sitting) countsTogether() bool { return s.Plan.Duel.Counters == "duel" }
+func (s *sitting) countsTogether() bool { return s.in.Plan.Duel.Counters == "duel" }
 
 // countTogether keeps the growth of the counters over all query types.
 func (s *sitting) countTogether(ctx context.Context, before map[string][]byte,
@@ -269,7 +269,7 @@ func (s *sitting) countTogether(ctx context.Context, before map[string][]byte,
 		for role, now := range v.Objects {
 			byRole[role] = now - objects[v.Name][role] + s.record.ObjectsByRole[v.Name][role]
 		}
-		s.byRole(&s.record.ObjectsByRole, v.Name, byRole)
+		s.in.byRole(&s.record.ObjectsByRole, v.Name, byRole)
 		return v.rowsRead("", before[v.Name], s.bodies[v.Name])
 	})
 }
@@ -287,7 +287,7 @@ func indices(sides []exchange.Side, order []string) (indices []int) {
 func (s *sitting) sides(open func(*record.Target) (exchange.Source, exchange.Reading, error)) (sides []exchange.Side,
 	err error) {
 	opened := map[string]exchange.Side{} // by target
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		side, ok := opened[v.Target]
 		if !ok {
 			if side.Source, side.Reading, err = open(&v.Module); err != nil {
@@ -307,7 +307,7 @@ func (s *sitting) sides(open func(*record.Target) (exchange.Source, exchange.Rea
 			return exchange.Used{CPU: cpu.Sum(), Instructions: instructions}, errors.Join(err, failed)
 		}
 		// A profile is read while its server is asked: all run.
-		if own, held := s.turns[v.Name]; held && s.profiler == nil {
+		if own, held := s.turns[v.Name]; held && s.in.profiler == nil {
 			side.Turn = own
 		}
 		sides = append(sides, side)
@@ -332,7 +332,7 @@ func (s *sitting) send(ctx context.Context, job exchange.Job) (*exchange.Result,
 		if total == 0 {
 			total = int(float64(done) * math.Max(1, job.Until.Lasts.Seconds()/elapsed.Seconds()))
 		}
-		s.Events.Progress(s.phase("exchange"), int64(done), int64(total))
+		s.in.Events.Progress(s.phase("exchange"), int64(done), int64(total))
 	}
 	return exchange.Run(ctx, job)
 }

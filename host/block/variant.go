@@ -11,17 +11,17 @@ import (
 // variant is one side in a block.
 type variant struct {
 	*servers.Variant
-	*frame
+	in      *frame
 	failed  bool
 	lacking []string // optional counters that it does not have
 }
 
 func newVariant(f *frame, v record.Variant) *variant {
-	return &variant{Variant: servers.New(v, f.given, filepath.Join(f.Dir, v.Name), f.block), frame: f}
+	return &variant{Variant: servers.New(v, f.given, filepath.Join(f.Dir, v.Name), f.block), in: f}
 }
 
 func (v *variant) begin(part, phase, queryType string) *span {
-	s := v.frame.begin(v.Name, part, phase, queryType)
+	s := v.in.begin(v.Name, part, phase, queryType)
 	v.Enter(part, phase, queryType)
 	return s
 }

@@ -18,11 +18,11 @@ func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 	if used, err := r.CPU(); err == nil {
 		spent = used.Sum()
 	}
-	facts, err := noise.Describe(r.Scratch)
+	facts, err := noise.Describe(r.in.Scratch)
 	if err != nil {
 		facts = &record.Facts{} // nobody knows a limit
 	}
-	if own := len(r.Host.Pin.Server); own > 0 {
+	if own := len(r.in.Host.Pin.Server); own > 0 {
 		facts.CPUs = own // what Describe sees are the client's
 	}
 	return func(results []*openloop.Result) {
@@ -31,7 +31,7 @@ func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 		if err != nil {
 			return // a server has ended, which its phase says
 		}
-		fields := record.Fields{"block": r.Row.Block, "variant": r.Name, "life": record.Epoch(began),
+		fields := record.Fields{"block": r.in.Row.Block, "variant": r.Name, "life": record.Epoch(began),
 			"elapsed_s": now.Sub(began).Seconds(), "cpu_cores": float64(used.Sum()-spent) / float64(now.Sub(last)),
 			"cpu_limit": facts.CPUs}
 		// What cannot be read is left out.
@@ -45,8 +45,8 @@ func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 				fields["open_files"], fields["open_limit"] = files.Open, files.Most
 			}
 		}
-		free, _ := record.IsFull(r.Scratch)
-		data := record.UsedBytes(filepath.Join(r.Scratch, "data"))
+		free, _ := record.IsFull(r.in.Scratch)
+		data := record.UsedBytes(filepath.Join(r.in.Scratch, "data"))
 		fields["disk_bytes"], fields["disk_limit"] = data, data+free
 		for i, result := range results {
 			if result.Response.TotalCount() > 0 {
@@ -54,6 +54,6 @@ func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 			}
 		}
 		last, spent = now, used.Sum()
-		r.Events.Emit("window", fields)
+		r.in.Events.Emit("window", fields)
 	}
 }
