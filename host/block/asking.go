@@ -13,7 +13,11 @@ import (
 
 	"tsduel/host/exchange"
 	"tsduel/host/record"
+	"tsduel/host/servers"
 )
+
+// profileFor is how long each side is asked in a profiled block, as far as the query files reach.
+const profileFor = 15 * time.Second
 
 // asking is the exchanges of one query type in a sitting.
 type asking struct {
@@ -222,4 +226,80 @@ func (f *frame) open(queryType string, target *record.Target, first func(count i
 	}
 	source, err = exchange.OpenQueries(file.Path, first(file.Count), target.QueryArguments, false)
 	return source, reading, err
+}
+
+// keep writes the exchanges into the table, and adds what is known of them to the record of the duel.
+func (a *asking) keep() error {
+	result, sides := a.result, a.job.Sides
+	prefix := fmt.Sprintf("%s,%d,", a.queryType, a.index)
+	if err := a.exchanges.add(prefix, a.sent[a.queryType], sides, a.in.Plan.Variants, result.Exchanges); err != nil {
+		return err
+	}
+	a.sent[a.queryType] += len(result.Exchanges)
+	kept := record.DuelType{QueryType: a.queryType, Sitting: a.index, Exchanges: len(result.Exchanges),
+		Compared: len(result.Exchanges), Differences: result.Differences, FirstQuery: a.first,
+		Series: result.Series, Points: result.Points, Seconds: result.Elapsed.Seconds(),
+		Turns: result.Turns, TurnS: result.TurnTime.Seconds(), CPUNS: map[string]int64{},
+		ClientCPUNS: result.ClientCPU, Stopped: result.Stopped, Counters: map[string]map[string]float64{}}
+	if a.in.Host.Instructions {
+		kept.Instructions = map[string]int64{}
+	}
+	for i, side := range result.Sides {
+		name := sides[i].Name
+		var used servers.Usage // nil if the variant was not asked to the end
+		if marks := a.marks[name]; len(marks) > 1 {
+			used = marks[len(marks)-1].Since(marks[0])
+		}
+		if !a.in.Plan.Deployed() || len(used) == len(a.in.variants[name].Components) { // else it is not known
+			kept.CPUNS[name] = side.CPU
+		}
+		a.in.byRole(&kept.CPUNSByRole, name, used)
+		if kept.Instructions != nil {
+			kept.Instructions[name] = side.Instructions
+		}
+		kept.Empty += side.Empty
+		if side.Failure != "" {
+			kept.Errors++
+		}
+		if i > 0 {
+			kept.Compared = min(kept.Compared, side.Compared)
+		}
+	}
+	a.record.Types = append(a.record.Types, kept)
+	if result.First != nil {
+		result.First.What = a.in.Hidden.Mask(result.First.What)
+		for i, body := range result.First.Bodies {
+			result.First.Bodies[i] = a.in.Hidden.Mask(body)
+		}
+		result.First.QueryType = a.queryType
+		a.differences = append(a.differences, *result.First)
+	}
+	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(a.in.Host.Pin.Client)))
+	if share > bottleneck {
+		a.in.note("", a.queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
+	}
+	return nil
+}
+
+// primed is how many exchanges of each type precede the first counted phase, if the work of all types is counted.
+const primed = 32
+
+// prime asks queries that no phase of this block asks, in a sitting whose work is counted.
+func prime(ctx context.Context, s *sitting) error {
+	for _, queryType := range s.types {
+		if !counts(s, queryType) {
+			return nil
+		}
+		a := &asking{sitting: s, queryType: queryType, first: s.sent[queryType]}
+		a.plan()
+		a.first += a.job.Until.Count * s.record.Sittings
+		a.job.Until = exchange.Until{Count: primed}
+		if err := a.open(); err != nil {
+			return err
+		}
+		if _, err := s.send(ctx, a.job); err != nil {
+			return err
+		}
+	}
+	return s.readCounters(ctx)
 }

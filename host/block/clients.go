@@ -18,6 +18,17 @@ import (
 	"tsduel/host/servers"
 )
 
+// alone is a variant that runs alone: in its solo part, and when an upgrade loads as much again.
+type alone struct {
+	*variant
+	record *record.SoloRecord
+}
+
+func (a *alone) keepCPU(phase string, used servers.Usage) {
+	a.record.CPUNS[phase] = used.Sum()
+	a.in.byRole(&a.record.CPUNSByRole, phase, used)
+}
+
 // watchEvery is how often a client and its server are looked at: often enough to see one die, and cheap.
 const watchEvery = time.Second
 

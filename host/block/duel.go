@@ -3,31 +3,14 @@ package block
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
-	"path/filepath"
 
 	"tsduel/host/exchange"
 	"tsduel/host/pins"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
-
-// bottleneck is the share of its CPUs from which on a client, and not a server, is measured.
-const bottleneck = 0.8
-
-// duel is the part of a block in which all variants are resident and every operation goes to each in turn. It
-// keeps what its sittings find.
-type duel struct {
-	in          *frame
-	record      *record.DuelRecord
-	when        string   // before or after, in an upgrade
-	types       []string // of queries, in this order
-	sent        map[string]int
-	exchanges   *table
-	differences []record.Difference
-	// of /metrics, by variant, at the end of the last load
-	loadedBodies map[string][]byte
-}
 
 // runDuel runs a duel. A variant that fails leaves it; the others go on while two are alive.
 func runDuel(ctx context.Context, f *frame, when string, types []string, to **record.DuelRecord) (err error) {
@@ -64,34 +47,6 @@ func runDuel(ctx context.Context, f *frame, when string, types []string, to **re
 		return err
 	}
 	return record.WriteJSON(d.path("differences.json"), d.differences)
-}
-
-func (d *duel) part() string {
-	if d.when == "" {
-		return record.InDuel
-	}
-	return record.InUpgrade
-}
-
-func (d *duel) path(name string) string { return filepath.Join(d.in.Dir, d.part(), d.when, name) }
-
-// phase is the full name of a phase: an upgrade has two duels.
-func (d *duel) phase(name string) string {
-	switch {
-	case d.when == "":
-		return name
-	case name == "exchange":
-		return d.when
-	}
-	return d.when + "-" + name
-}
-
-// sittings is how many there are: as planned, or one in a warm-up block and in a profile.
-func (d *duel) sittings(planned int) int {
-	if d.in.Row.Kind == "warmup" || d.in.profiler != nil {
-		return 1
-	}
-	return max(1, planned)
 }
 
 // ask asks all variants the queries of all types.
@@ -192,4 +147,49 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	}
 	d.record.Start = map[string]record.DuelStart{}
 	return err
+}
+
+// ask starts all variants, exchanges this sitting's share of every query type, and stops all.
+func (s *sitting) ask(ctx context.Context) error {
+	steps := []func() error{func() error { return s.start(ctx) }}
+	if s.index == 0 && s.in.Plan.Duel.IdleS > 0 {
+		steps = append(steps, func() error { return s.idle(ctx, "before") })
+	}
+	first := s.in.Row.Kind == "warmup" || s.in.Row.Block == 1 && s.in.Calibration == nil
+	if first && s.index == 0 && s.when == "" && s.in.profiler == nil {
+		steps = append(steps, func() error { return findsData(ctx, s) })
+	}
+	counts := s.in.Plan.Duel.Work == "third" || s.in.Plan.Duel.Work == "all"
+	if counts && s.index == 0 && s.in.Calibration == nil && s.when == "" {
+		steps = append(steps, func() error { return findReadingCost(ctx, s) })
+	}
+	if s.in.Plan.Duel.Work == "all" {
+		steps = append(steps, func() error { return prime(ctx, s) })
+	}
+	var before map[string][]byte
+	objects := map[string]map[string]int64{}
+	steps = append(steps, func() error {
+		before = maps.Clone(s.bodies)
+		for _, v := range s.in.alive() {
+			objects[v.Name] = maps.Clone(v.Objects)
+		}
+		return nil
+	})
+	for place, queryType := range countedLast(s) {
+		if s.in.Plan.Queries.Cache == "cold" && place > 0 {
+			steps = append(steps, func() error { return s.stop(ctx) }, func() error { return s.start(ctx) })
+		}
+		steps = append(steps, func() error { return s.exchange(ctx, queryType, place) })
+	}
+	steps = append(steps, func() error { return s.all(s.wrong.of) })
+	if s.countsTogether() {
+		steps = append(steps, func() error { return s.countTogether(ctx, before, objects) })
+	}
+	if s.index == s.record.Sittings-1 {
+		if s.in.Plan.Duel.IdleS > 0 {
+			steps = append(steps, func() error { return s.idle(ctx, "after") })
+		}
+		steps = append(steps, s.keepRSS)
+	}
+	return s.in.steps(append(steps, func() error { return s.stop(ctx) })...)
 }

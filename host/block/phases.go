@@ -1,29 +1,12 @@
 package block
 
 import (
-	"slices"
 	"time"
 
 	"tsduel/host/noise"
 	"tsduel/host/record"
 	"tsduel/host/servers"
 )
-
-// note emits a remark; variant and queryType may be empty.
-func (f *frame) note(variant, queryType, message string) {
-	f.Events.Note(f.block.Block, variant, queryType, message)
-}
-
-// byRole keeps a figure by role, if a variant of the run has several components.
-func (f *frame) byRole(in *record.ByRole, key string, by map[string]int64) {
-	if !slices.ContainsFunc(f.Plan.Variants, func(v record.Variant) bool { return len(v.Components) > 1 }) {
-		return
-	}
-	if *in == nil {
-		*in = record.ByRole{}
-	}
-	(*in)[key] = by
-}
 
 type span struct {
 	record.Phase
@@ -76,4 +59,10 @@ func (s *span) ended(err error) error {
 		s.close(0, 0)
 	}
 	return err
+}
+
+func (v *variant) begin(part, phase, queryType string) *span {
+	s := v.in.begin(v.Name, part, phase, queryType)
+	v.Enter(part, phase, queryType)
+	return s
 }

@@ -212,13 +212,6 @@ func (r *rates) queries(rate, count float64) (stream openloop.Stream, err error)
 	return stream, nil
 }
 
-func operation(stream openloop.Stream) string {
-	if stream.Lines != nil {
-		return "batch"
-	}
-	return "query"
-}
-
 // job is a phase of streams.
 func (r *rates) job(length time.Duration, streams ...openloop.Stream) openloop.Job {
 	job := openloop.Job{LateAfter: time.Duration(r.rule.LateMS * float64(time.Millisecond)),
@@ -267,7 +260,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 		return nil, nil, nil, err
 	}
 	if r.window > 0 {
-		job.Window, job.Each = r.window, r.windows(job.Streams)
+		job.Window, job.Each = r.window, windows(r.variant, job.Streams)
 	}
 	alive, cancel := context.WithCancel(ctx)
 	defer cancel()

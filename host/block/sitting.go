@@ -1,11 +1,10 @@
 package block
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,6 +14,67 @@ import (
 	"tsduel/host/scrape"
 	"tsduel/host/servers"
 )
+
+// processes are all those of a variant, which stand still while another one is asked (exchange.Turn).
+type processes []*proc.Process
+
+func (all processes) Hold() error {
+	for _, p := range all {
+		if err := p.Hold(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (all processes) Release() (err error) {
+	for _, p := range all {
+		err = errors.Join(err, p.Release())
+	}
+	return err
+}
+
+// duel is the part of a block in which all variants are resident and every operation goes to each in turn. It
+// keeps what its sittings find.
+type duel struct {
+	in          *frame
+	record      *record.DuelRecord
+	when        string   // before or after, in an upgrade
+	types       []string // of queries, in this order
+	sent        map[string]int
+	exchanges   *table
+	differences []record.Difference
+	// of /metrics, by variant, at the end of the last load
+	loadedBodies map[string][]byte
+}
+
+func (d *duel) part() string {
+	if d.when == "" {
+		return record.InDuel
+	}
+	return record.InUpgrade
+}
+
+func (d *duel) path(name string) string { return filepath.Join(d.in.Dir, d.part(), d.when, name) }
+
+// phase is the full name of a phase: an upgrade has two duels.
+func (d *duel) phase(name string) string {
+	switch {
+	case d.when == "":
+		return name
+	case name == "exchange":
+		return d.when
+	}
+	return d.when + "-" + name
+}
+
+// sittings is how many there are: as planned, or one in a warm-up block and in a profile.
+func (d *duel) sittings(planned int) int {
+	if d.in.Row.Kind == "warmup" || d.in.profiler != nil {
+		return 1
+	}
+	return max(1, planned)
+}
 
 // sitting is all variants started afresh, until they are stopped.
 type sitting struct {
@@ -33,51 +93,6 @@ type sitting struct {
 func (d *duel) sitting(index int) *sitting {
 	return &sitting{duel: d, index: index, bodies: map[string][]byte{}, marks: map[string][]servers.Usage{},
 		wrong: faults{}}
-}
-
-// ask starts all variants, exchanges this sitting's share of every query type, and stops all.
-func (s *sitting) ask(ctx context.Context) error {
-	steps := []func() error{func() error { return s.start(ctx) }}
-	if s.index == 0 && s.in.Plan.Duel.IdleS > 0 {
-		steps = append(steps, func() error { return s.idle(ctx, "before") })
-	}
-	first := s.in.Row.Kind == "warmup" || s.in.Row.Block == 1 && s.in.Calibration == nil
-	if first && s.index == 0 && s.when == "" && s.in.profiler == nil {
-		steps = append(steps, func() error { return findsData(ctx, s) })
-	}
-	counts := s.in.Plan.Duel.Work == "third" || s.in.Plan.Duel.Work == "all"
-	if counts && s.index == 0 && s.in.Calibration == nil && s.when == "" {
-		steps = append(steps, func() error { return findReadingCost(ctx, s) })
-	}
-	if s.in.Plan.Duel.Work == "all" {
-		steps = append(steps, func() error { return prime(ctx, s) })
-	}
-	var before map[string][]byte
-	objects := map[string]map[string]int64{}
-	steps = append(steps, func() error {
-		before = maps.Clone(s.bodies)
-		for _, v := range s.in.alive() {
-			objects[v.Name] = maps.Clone(v.Objects)
-		}
-		return nil
-	})
-	for place, queryType := range countedLast(s) {
-		if s.in.Plan.Queries.Cache == "cold" && place > 0 {
-			steps = append(steps, func() error { return s.stop(ctx) }, func() error { return s.start(ctx) })
-		}
-		steps = append(steps, func() error { return s.exchange(ctx, queryType, place) })
-	}
-	steps = append(steps, func() error { return s.all(s.wrong.of) })
-	if s.countsTogether() {
-		steps = append(steps, func() error { return s.countTogether(ctx, before, objects) })
-	}
-	if s.index == s.record.Sittings-1 {
-		if s.in.Plan.Duel.IdleS > 0 {
-			steps = append(steps, func() error { return s.idle(ctx, "after") })
-		}
-		steps = append(steps, s.keepRSS)
-	}
-	return s.in.steps(append(steps, func() error { return s.stop(ctx) })...)
 }
 
 // turned is the order of a coin, or of loading if no coin was drawn (in a profile), reversed if mirrored.
@@ -120,71 +135,6 @@ func (s *sitting) timed(phase, queryType string) *span {
 	return p
 }
 
-// start starts all variants equally: no kept answers, the data of all or none in the page cache, all idle.
-func (s *sitting) start(ctx context.Context) error {
-	phase := s.enter("start", "")
-	defer phase.close(0, 0)
-	if s.in.Plan.Deployed() {
-		return s.in.steps(
-			func() error { return s.all(func(v *variant) error { return v.Connect(ctx) }) },
-			func() error { return s.readCounters(ctx) },
-			func() error { return takeTurns(s) },
-		)
-	}
-	return s.in.steps(
-		func() error {
-			return s.all(func(v *variant) (err error) {
-				side, again := s.record.Start[v.Name]
-				if again {
-					side.Restarts++
-				}
-				side.CachesDeleted, side.DataReadBytes, err = v.Equalize(ctx)
-				s.record.Start[v.Name] = side
-				return err
-			})
-		},
-		func() error {
-			// B C C B over the sittings, so that the order cancels out within a block.
-			order := s.turned(s.in.Row.Start, s.index%4 == 1 || s.index%4 == 2)
-			return s.in.inOrder(order, func(v *variant) error {
-				_, err := v.Launch(ctx, cmp.Or(s.when, "duel")+"-", s.in.Host.Pin.Server)
-				return err
-			})
-		},
-		func() error { return record.SyncDisk(s.in.Scratch) },
-		func() error { return s.startEqually(ctx) },
-		s.keepPlaces,
-		func() error { return keepGoCPUs(s) },
-		func() error { return takeTurns(s) },
-		func() error {
-			if !s.in.Host.Instructions {
-				return nil
-			}
-			return s.all(func(v *variant) error { return v.CountInstructions() })
-		},
-	)
-}
-
-// stop stops all variants gracefully, after a check that their processes are those that were started.
-func (s *sitting) stop(ctx context.Context) error {
-	phase := s.enter("stop", "")
-	defer phase.close(0, 0)
-	return s.all(func(v *variant) error {
-		if s.in.Plan.Deployed() {
-			defer v.Leave()
-			return v.SameStart(ctx)
-		}
-		if err := v.Died(); err != nil {
-			return err
-		}
-		if err := v.SameProcess(); err != nil {
-			return err
-		}
-		_, err := v.Shutdown(ctx)
-		return err
-	})
-}
-
 // readCounters reads the /metrics of all variants, not so soon that a server would repeat its last answer.
 func (s *sitting) readCounters(ctx context.Context) error {
 	if err := record.Sleep(ctx, time.Until(s.countersRead.Add(scrape.CacheAge))); err != nil {
@@ -196,32 +146,6 @@ func (s *sitting) readCounters(ctx context.Context) error {
 	})
 	s.countersRead, s.asked, s.readings = time.Now(), false, s.readings+1
 	return err
-}
-
-func (s *sitting) keepPlaces() error {
-	for _, v := range s.in.alive() {
-		for _, server := range v.Running {
-			s.record.Places = append(s.record.Places, record.DuelPlace{Sitting: s.index, Loading: s.loading, Variant: v.Name,
-				Role: server.Role, Placed: proc.Placed(server.Pid, server.Program)})
-		}
-	}
-	return nil
-}
-
-// goCPUs is how many CPUs a Go program sees, as VictoriaMetrics and Prometheus' client library tell it.
-var goCPUs = record.Counter{Name: "process_cpu_cores_available|go_sched_gomaxprocs_threads"}
-
-func keepGoCPUs(s *sitting) error {
-	if s.in.Plan.Limits.Cpus == 0 {
-		return nil
-	}
-	s.record.GoCPUs = map[string]float64{}
-	for _, v := range s.in.alive() {
-		if sum, found, err := scrape.Sum(s.bodies[v.Name], goCPUs); err == nil && found {
-			s.record.GoCPUs[v.Name] = sum
-		}
-	}
-	return nil
 }
 
 func (s *sitting) keepRSS() error {
@@ -347,4 +271,31 @@ func (s *sitting) judge(ctx context.Context, sides []exchange.Side, result *exch
 		}
 		return checks(v, i)
 	})
+}
+
+// cpuUsed is the CPU time in ns that each variant uses while no client asks.
+func (s *sitting) cpuUsed(ctx context.Context, length time.Duration) (used map[string]int64, seconds float64,
+	err error) {
+	used = map[string]int64{}
+	begin := time.Now()
+	read := func(sign int64) error {
+		return s.all(func(v *variant) error {
+			cpu, err := v.CPU()
+			if err != nil {
+				return v.NoAnswer(ctx, err.Error())
+			}
+			if len(cpu) == len(v.Running) { // else it is not known
+				used[v.Name] += sign * cpu.Sum()
+			}
+			return nil
+		})
+	}
+	if err := read(-1); err != nil {
+		return nil, 0, err
+	}
+	if err := record.Sleep(ctx, length); err != nil {
+		return nil, 0, err
+	}
+	seconds = time.Since(begin).Seconds()
+	return used, seconds, read(1)
 }

@@ -17,14 +17,7 @@ import (
 	"tsduel/host/profiles"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
-	"tsduel/host/servers"
 )
-
-// alone is a variant that runs alone: in its solo part, and when an upgrade loads as much again.
-type alone struct {
-	*variant
-	record *record.SoloRecord
-}
 
 // run is the solo part: the load, unless an earlier block has loaded, and on request TSBS's closed loop.
 func (a *alone) run(ctx context.Context, loaded bool) (err error) {
@@ -113,11 +106,6 @@ func (a *alone) keepSizes(ctx context.Context) error {
 		a.in.byRole(&a.record.SizesByRole, name, bytes)
 	}
 	return err
-}
-
-func (a *alone) keepCPU(phase string, used servers.Usage) {
-	a.record.CPUNS[phase] = used.Sum()
-	a.in.byRole(&a.record.CPUNSByRole, phase, used)
 }
 
 // firstWindow is its data, or the large load of the warm-up block.

@@ -6,25 +6,6 @@ import (
 	"tsduel/host/proc"
 )
 
-// processes are all those of a variant, which stand still while another one is asked (exchange.Turn).
-type processes []*proc.Process
-
-func (all processes) Hold() error {
-	for _, p := range all {
-		if err := p.Hold(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (all processes) Release() (err error) {
-	for _, p := range all {
-		err = errors.Join(err, p.Release())
-	}
-	return err
-}
-
 // takeTurns decides, once all have been started, whether the variants of a sitting take turns in running. Each is held
 // once, since a place may refuse that.
 func takeTurns(s *sitting) error {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"tsduel/host/exchange"
 	"tsduel/host/record"
 )
 
@@ -38,29 +37,6 @@ func countedLast(s *sitting) (types []string) {
 		}
 	}
 	return append(types, counted...)
-}
-
-// primed is how many exchanges of each type precede the first counted phase, if the work of all types is counted.
-const primed = 32
-
-// prime asks queries that no phase of this block asks, in a sitting whose work is counted.
-func prime(ctx context.Context, s *sitting) error {
-	for _, queryType := range s.types {
-		if !counts(s, queryType) {
-			return nil
-		}
-		a := &asking{sitting: s, queryType: queryType, first: s.sent[queryType]}
-		a.plan()
-		a.first += a.job.Until.Count * s.record.Sittings
-		a.job.Until = exchange.Until{Count: primed}
-		if err := a.open(); err != nil {
-			return err
-		}
-		if _, err := s.send(ctx, a.job); err != nil {
-			return err
-		}
-	}
-	return s.readCounters(ctx)
 }
 
 // findReadingCost reads the counters in the warm-up block with nothing between: what a server does for its reader, and

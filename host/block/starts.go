@@ -1,12 +1,14 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"tsduel/host/checks"
+	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
@@ -179,29 +181,93 @@ func (c cpuSamples) idle(name string) bool {
 		slices.Max(shares)-slices.Min(shares) < idleShare
 }
 
-// cpuUsed is the CPU time in ns that each variant uses while no client asks.
-func (s *sitting) cpuUsed(ctx context.Context, length time.Duration) (used map[string]int64, seconds float64,
-	err error) {
-	used = map[string]int64{}
-	begin := time.Now()
-	read := func(sign int64) error {
-		return s.all(func(v *variant) error {
-			cpu, err := v.CPU()
-			if err != nil {
-				return v.NoAnswer(ctx, err.Error())
+// start starts all variants equally: no kept answers, the data of all or none in the page cache, all idle.
+func (s *sitting) start(ctx context.Context) error {
+	phase := s.enter("start", "")
+	defer phase.close(0, 0)
+	if s.in.Plan.Deployed() {
+		return s.in.steps(
+			func() error { return s.all(func(v *variant) error { return v.Connect(ctx) }) },
+			func() error { return s.readCounters(ctx) },
+			func() error { return takeTurns(s) },
+		)
+	}
+	return s.in.steps(
+		func() error {
+			return s.all(func(v *variant) (err error) {
+				side, again := s.record.Start[v.Name]
+				if again {
+					side.Restarts++
+				}
+				side.CachesDeleted, side.DataReadBytes, err = v.Equalize(ctx)
+				s.record.Start[v.Name] = side
+				return err
+			})
+		},
+		func() error {
+			// B C C B over the sittings, so that the order cancels out within a block.
+			order := s.turned(s.in.Row.Start, s.index%4 == 1 || s.index%4 == 2)
+			return s.in.inOrder(order, func(v *variant) error {
+				_, err := v.Launch(ctx, cmp.Or(s.when, "duel")+"-", s.in.Host.Pin.Server)
+				return err
+			})
+		},
+		func() error { return record.SyncDisk(s.in.Scratch) },
+		func() error { return s.startEqually(ctx) },
+		s.keepPlaces,
+		func() error { return keepGoCPUs(s) },
+		func() error { return takeTurns(s) },
+		func() error {
+			if !s.in.Host.Instructions {
+				return nil
 			}
-			if len(cpu) == len(v.Running) { // else it is not known
-				used[v.Name] += sign * cpu.Sum()
-			}
-			return nil
-		})
+			return s.all(func(v *variant) error { return v.CountInstructions() })
+		},
+	)
+}
+
+// stop stops all variants gracefully, after a check that their processes are those that were started.
+func (s *sitting) stop(ctx context.Context) error {
+	phase := s.enter("stop", "")
+	defer phase.close(0, 0)
+	return s.all(func(v *variant) error {
+		if s.in.Plan.Deployed() {
+			defer v.Leave()
+			return v.SameStart(ctx)
+		}
+		if err := v.Died(); err != nil {
+			return err
+		}
+		if err := v.SameProcess(); err != nil {
+			return err
+		}
+		_, err := v.Shutdown(ctx)
+		return err
+	})
+}
+
+func (s *sitting) keepPlaces() error {
+	for _, v := range s.in.alive() {
+		for _, server := range v.Running {
+			s.record.Places = append(s.record.Places, record.DuelPlace{Sitting: s.index, Loading: s.loading, Variant: v.Name,
+				Role: server.Role, Placed: proc.Placed(server.Pid, server.Program)})
+		}
 	}
-	if err := read(-1); err != nil {
-		return nil, 0, err
+	return nil
+}
+
+// goCPUs is how many CPUs a Go program sees, as VictoriaMetrics and Prometheus' client library tell it.
+var goCPUs = record.Counter{Name: "process_cpu_cores_available|go_sched_gomaxprocs_threads"}
+
+func keepGoCPUs(s *sitting) error {
+	if s.in.Plan.Limits.Cpus == 0 {
+		return nil
 	}
-	if err := record.Sleep(ctx, length); err != nil {
-		return nil, 0, err
+	s.record.GoCPUs = map[string]float64{}
+	for _, v := range s.in.alive() {
+		if sum, found, err := scrape.Sum(s.bodies[v.Name], goCPUs); err == nil && found {
+			s.record.GoCPUs[v.Name] = sum
+		}
 	}
-	seconds = time.Since(begin).Seconds()
-	return used, seconds, read(1)
+	return nil
 }
