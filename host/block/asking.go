@@ -13,7 +13,11 @@ import (
 
 	"tsduel/host/exchange"
 	"tsduel/host/record"
+	"tsduel/host/servers"
 )
+
+// profileFor is how long each side is asked in a profiled block, as far as the query files reach.
+const profileFor = 15 * time.Second
 
 // asking is the exchanges of one query type in a sitting.
 type asking struct {
@@ -33,14 +37,14 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 		return err
 	}
 	a.job.Ask = indices(a.job.Sides, s.askOrder(place))
-	if s.Plan.Queries.Cache == "warm" {
+	if s.in.Plan.Queries.Cache == "warm" {
 		if err := a.warm(ctx); err != nil {
 			return err
 		}
 	}
 	// A quarter longer than the phase, so that one window of a profile is enough.
-	expect := record.Seconds(1.25 * s.Plan.Duel.Seconds * float64(times))
-	endProfile := s.profiler.Read(ctx, "queries", expect, endpoints(s.alive()...)...)
+	expect := record.Seconds(1.25 * s.in.Plan.Duel.Seconds * float64(times))
+	endProfile := s.in.profiler.Read(ctx, "queries", expect, endpoints(s.in.alive()...)...)
 	defer endProfile(0)
 	counted := counts(s, queryType) || !s.countsTogether()
 	if counted && s.asked {
@@ -78,7 +82,7 @@ func (s *sitting) exchange(ctx context.Context, queryType string, place int) (er
 // any on any variant, the plan's window is wrong, and no block can be right.
 func findsData(ctx context.Context, s *sitting) error {
 	var silent []string
-	for _, t := range s.Plan.Queries.Types {
+	for _, t := range s.in.Plan.Queries.Types {
 		if !slices.Contains(s.types, t.Name) || t.MayBeEmpty || t.Quiet {
 			continue
 		}
@@ -102,7 +106,7 @@ func findsData(ctx context.Context, s *sitting) error {
 	if len(silent) == 0 {
 		return nil
 	}
-	w := s.Plan.Workload
+	w := s.in.Plan.Workload
 	return record.UserError("no variant has data for any query in the plan's window, %s to %s: look at the times of the "+
 		"data, and at what the queries select: %s", w.Start.Format(time.RFC3339), w.End.Format(time.RFC3339),
 		strings.Join(silent, "; "))
@@ -110,15 +114,15 @@ func findsData(ctx context.Context, s *sitting) error {
 
 // plan decides how long the exchanges last. A profile repeats those of a block so many times.
 func (a *asking) plan() (times int) {
-	rule, n := a.Plan.Duel, a.record.Sittings
+	rule, n := a.in.Plan.Duel, a.record.Sittings
 	share := func(whole int) int { return (whole + n - 1) / n }
-	a.job = exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(a.Plan.Watchdog.QueryStallS),
+	a.job = exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(a.in.Plan.Watchdog.QueryStallS),
 		MostDifferences: rule.MostDifferences, Until: exchange.Until{Lasts: record.Seconds(rule.Seconds / float64(n)),
 			Longest: record.Seconds(rule.LongestS / float64(n)), Least: share(rule.Least), Fewest: share(rule.Fewest)}}
 	times = 1
-	if a.Calibration != nil && a.Calibration.Counts[a.queryType] > 0 {
-		count := a.Calibration.Counts[a.queryType]
-		a.first += a.Row.Turn * count
+	if a.in.Calibration != nil && a.in.Calibration.Counts[a.queryType] > 0 {
+		count := a.in.Calibration.Counts[a.queryType]
+		a.first += a.in.Row.Turn * count
 		times = a.repeats(count)
 		a.job.Until = exchange.Until{Count: share(count) * times}
 	}
@@ -127,12 +131,12 @@ func (a *asking) plan() (times int) {
 
 // repeats is how often a profile repeats the exchanges of a block to fill its time, as far as the files reach.
 func (a *asking) repeats(count int) int {
-	if a.profiler == nil {
+	if a.in.profiler == nil {
 		return 1
 	}
-	all := profileFor.Seconds() * float64(len(a.Plan.Variants))
-	times := int(math.Ceil(all / a.Plan.Duel.Seconds / float64(len(a.Row.QueryTypes))))
-	for _, file := range a.Workload.Queries {
+	all := profileFor.Seconds() * float64(len(a.in.Plan.Variants))
+	times := int(math.Ceil(all / a.in.Plan.Duel.Seconds / float64(len(a.in.Row.QueryTypes))))
+	for _, file := range a.in.Workload.Queries {
 		if file.Type == a.queryType {
 			times = min(times, file.Count/count)
 		}
@@ -142,8 +146,8 @@ func (a *asking) repeats(count int) int {
 
 func (a *asking) open() (err error) {
 	a.job.Sides, err = a.sides(func(target *record.Target) (exchange.Source, exchange.Reading, error) {
-		return a.frame.open(a.queryType, target, func(count int) int {
-			if a.Calibration == nil { // a phase that lasts its time may reach the end of the file
+		return a.in.open(a.queryType, target, func(count int) int {
+			if a.in.Calibration == nil { // a phase that lasts its time may reach the end of the file
 				a.first = a.index * count / a.record.Sittings
 			}
 			return a.first
@@ -175,7 +179,7 @@ func (a *asking) check(v *variant, i int) error {
 	if i > 0 { // the first side is compared with none
 		file := filepath.Join(a.part(), a.when) + "/differences.json"
 		if err := v.Equal("exchanges_same", 0, int64(side.Differences), "%d of %d answers to %s are not the same as %s's%s "+
-			"(%s has both)", side.Differences, side.Compared, a.queryType, a.Plan.Variants[0].Name, difference,
+			"(%s has both)", side.Differences, side.Compared, a.queryType, a.in.Plan.Variants[0].Name, difference,
 			file); err != nil {
 			return err
 		}
@@ -184,7 +188,7 @@ func (a *asking) check(v *variant, i int) error {
 			return err
 		}
 	}
-	empty := a.unexpected(side.Empty, exchanges, a.queryType)
+	empty := a.in.unexpected(side.Empty, exchanges, a.queryType)
 	return v.Equal("exchanges_empty", 0, int64(empty), "%d of %d answers to %s have no data", side.Empty, exchanges,
 		a.queryType)
 }
@@ -222,4 +226,80 @@ func (f *frame) open(queryType string, target *record.Target, first func(count i
 	}
 	source, err = exchange.OpenQueries(file.Path, first(file.Count), target.QueryArguments, false)
 	return source, reading, err
+}
+
+// keep writes the exchanges into the table, and adds what is known of them to the record of the duel.
+func (a *asking) keep() error {
+	result, sides := a.result, a.job.Sides
+	prefix := fmt.Sprintf("%s,%d,", a.queryType, a.index)
+	if err := a.exchanges.add(prefix, a.sent[a.queryType], sides, a.in.Plan.Variants, result.Exchanges); err != nil {
+		return err
+	}
+	a.sent[a.queryType] += len(result.Exchanges)
+	kept := record.DuelType{QueryType: a.queryType, Sitting: a.index, Exchanges: len(result.Exchanges),
+		Compared: len(result.Exchanges), Differences: result.Differences, FirstQuery: a.first,
+		Series: result.Series, Points: result.Points, Seconds: result.Elapsed.Seconds(),
+		Turns: result.Turns, TurnS: result.TurnTime.Seconds(), CPUNS: map[string]int64{},
+		ClientCPUNS: result.ClientCPU, Stopped: result.Stopped, Counters: map[string]map[string]float64{}}
+	if a.in.Host.Instructions {
+		kept.Instructions = map[string]int64{}
+	}
+	for i, side := range result.Sides {
+		name := sides[i].Name
+		var used servers.Usage // nil if the variant was not asked to the end
+		if marks := a.marks[name]; len(marks) > 1 {
+			used = marks[len(marks)-1].Since(marks[0])
+		}
+		if !a.in.Plan.Deployed() || len(used) == len(a.in.variants[name].Components) { // else it is not known
+			kept.CPUNS[name] = side.CPU
+		}
+		a.in.byRole(&kept.CPUNSByRole, name, used)
+		if kept.Instructions != nil {
+			kept.Instructions[name] = side.Instructions
+		}
+		kept.Empty += side.Empty
+		if side.Failure != "" {
+			kept.Errors++
+		}
+		if i > 0 {
+			kept.Compared = min(kept.Compared, side.Compared)
+		}
+	}
+	a.record.Types = append(a.record.Types, kept)
+	if result.First != nil {
+		result.First.What = a.in.Hidden.Mask(result.First.What)
+		for i, body := range result.First.Bodies {
+			result.First.Bodies[i] = a.in.Hidden.Mask(body)
+		}
+		result.First.QueryType = a.queryType
+		a.differences = append(a.differences, *result.First)
+	}
+	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(a.in.Host.Pin.Client)))
+	if share > bottleneck {
+		a.in.note("", a.queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
+	}
+	return nil
+}
+
+// primed is how many exchanges of each type precede the first counted phase, if the work of all types is counted.
+const primed = 32
+
+// prime asks queries that no phase of this block asks, in a sitting whose work is counted.
+func prime(ctx context.Context, s *sitting) error {
+	for _, queryType := range s.types {
+		if !counts(s, queryType) {
+			return nil
+		}
+		a := &asking{sitting: s, queryType: queryType, first: s.sent[queryType]}
+		a.plan()
+		a.first += a.job.Until.Count * s.record.Sittings
+		a.job.Until = exchange.Until{Count: primed}
+		if err := a.open(); err != nil {
+			return err
+		}
+		if _, err := s.send(ctx, a.job); err != nil {
+			return err
+		}
+	}
+	return s.readCounters(ctx)
 }

@@ -18,6 +18,17 @@ import (
 	"tsduel/host/servers"
 )
 
+// alone is a variant that runs alone: in its solo part, and when an upgrade loads as much again.
+type alone struct {
+	*variant
+	record *record.SoloRecord
+}
+
+func (a *alone) keepCPU(phase string, used servers.Usage) {
+	a.record.CPUNS[phase] = used.Sum()
+	a.in.byRole(&a.record.CPUNSByRole, phase, used)
+}
+
 // watchEvery is how often a client and its server are looked at: often enough to see one die, and cheap.
 const watchEvery = time.Second
 
@@ -79,7 +90,7 @@ func (a *alone) loader(data record.DataFile, prefix string) (*machine.Client, er
 	if strings.HasSuffix(path, ".zst") {
 		path = "/dev/stdin" // it is unpacked there
 	}
-	w := a.Plan.Workload
+	w := a.in.Plan.Workload
 	call := servers.Verb{Name: "load", Env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + prefix + ".json",
 		fmt.Sprintf("LOAD_WORKERS=%d", w.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", w.BatchSize),
 		fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(w.BatchSize)*w.Samples/max(1, w.Lines))}}
@@ -91,7 +102,7 @@ func (a *alone) loader(data record.DataFile, prefix string) (*machine.Client, er
 		}
 		command.Argv = []string{"-c", `exec "$0" load`, self} // a command is one of bash
 		command.Env = append(command.Env, "LOAD_FORMAT="+a.Module.DataFormat, "LOAD_PATH="+a.Module.WritePath,
-			"LOAD_TIMEOUT_S="+record.Decimal(a.Plan.Watchdog.LoadStallS))
+			"LOAD_TIMEOUT_S="+record.Decimal(a.in.Plan.Watchdog.LoadStallS))
 	}
 	return machine.StartClient(command, feed, prefix+".csv", prefix+".stderr")
 }

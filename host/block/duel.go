@@ -3,8 +3,8 @@ package block
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
-	"path/filepath"
 
 	"tsduel/host/exchange"
 	"tsduel/host/pins"
@@ -12,26 +12,9 @@ import (
 	"tsduel/host/scrape"
 )
 
-// bottleneck is the share of its CPUs from which on a client, and not a server, is measured.
-const bottleneck = 0.8
-
-// duel is the part of a block in which all variants are resident and every operation goes to each in turn. It
-// keeps what its sittings find.
-type duel struct {
-	*frame
-	record      *record.DuelRecord
-	when        string   // before or after, in an upgrade
-	types       []string // of queries, in this order
-	sent        map[string]int
-	exchanges   *table
-	differences []record.Difference
-	// of /metrics, by variant, at the end of the last load
-	loadedBodies map[string][]byte
-}
-
 // runDuel runs a duel. A variant that fails leaves it; the others go on while two are alive.
 func runDuel(ctx context.Context, f *frame, when string, types []string, to **record.DuelRecord) (err error) {
-	d := &duel{frame: f, when: when, types: types, sent: map[string]int{}, differences: []record.Difference{}}
+	d := &duel{in: f, when: when, types: types, sent: map[string]int{}, differences: []record.Difference{}}
 	d.record = &record.DuelRecord{Start: map[string]record.DuelStart{}, Places: []record.DuelPlace{},
 		Idle: []record.DuelIdle{}, Types: []record.DuelType{}, Load: []record.DuelLoad{},
 		Counters: map[string]map[string]float64{}, RSSBytes: map[string]int64{}, RSSPeakBytes: map[string]int64{}}
@@ -40,24 +23,24 @@ func runDuel(ctx context.Context, f *frame, when string, types []string, to **re
 		return err
 	}
 	columns := "query_type,sitting,k,order,bytes"
-	if d.exchanges, err = createTable(d.path("exchanges.csv.gz"), columns, d.Plan.Variants...); err != nil {
+	if d.exchanges, err = createTable(d.path("exchanges.csv.gz"), columns, d.in.Plan.Variants...); err != nil {
 		return err
 	}
-	err = pins.Do(d.Host.Pin.Client, func() error {
+	err = pins.Do(d.in.Host.Pin.Client, func() error {
 		var steps []func() error
-		if d.loadsDeployments() || d.Plan.Duel.Load && !(d.loadsInTurn() && d.loaded) {
+		if d.loadsDeployments() || d.in.Plan.Duel.Load && !(d.in.loadsInTurn() && d.in.loaded) {
 			steps = append(steps, func() error { return d.ingest(ctx) })
 		}
-		if d.loadsInTurn() && !d.Plan.Deployed() {
-			steps = append(steps, func() error { return d.loadAlike(ctx) }, d.markLoaded,
-				func() error { return d.all(func(v *variant) error { return v.workOnCopy(ctx) }) })
+		if d.in.loadsInTurn() && !d.in.Plan.Deployed() {
+			steps = append(steps, func() error { return d.loadAlike(ctx) }, d.in.markLoaded,
+				func() error { return d.in.all(func(v *variant) error { return v.workOnCopy(ctx) }) })
 		}
-		return d.steps(append(steps, func() error { return d.ask(ctx) })...)
+		return d.in.steps(append(steps, func() error { return d.ask(ctx) })...)
 	})
 	if late, ok := errors.AsType[exchange.NotHeld](err); ok {
 		// One that is about to die does not stand still either.
-		if err = d.all(func(v *variant) error { return v.BlameServer(ctx, 1) }); err == nil && !d.decided() {
-			d.block.Void = late.Error()
+		if err = d.in.all(func(v *variant) error { return v.BlameServer(ctx, 1) }); err == nil && !d.in.decided() {
+			d.in.block.Void = late.Error()
 		}
 	}
 	if err = errors.Join(err, d.exchanges.Close()); err != nil {
@@ -66,51 +49,23 @@ func runDuel(ctx context.Context, f *frame, when string, types []string, to **re
 	return record.WriteJSON(d.path("differences.json"), d.differences)
 }
 
-func (d *duel) part() string {
-	if d.when == "" {
-		return record.InDuel
-	}
-	return record.InUpgrade
-}
-
-func (d *duel) path(name string) string { return filepath.Join(d.Dir, d.part(), d.when, name) }
-
-// phase is the full name of a phase: an upgrade has two duels.
-func (d *duel) phase(name string) string {
-	switch {
-	case d.when == "":
-		return name
-	case name == "exchange":
-		return d.when
-	}
-	return d.when + "-" + name
-}
-
-// sittings is how many there are: as planned, or one in a warm-up block and in a profile.
-func (d *duel) sittings(planned int) int {
-	if d.Row.Kind == "warmup" || d.profiler != nil {
-		return 1
-	}
-	return max(1, planned)
-}
-
 // ask asks all variants the queries of all types.
 func (d *duel) ask(ctx context.Context) error {
-	d.record.Sittings = d.sittings(d.Plan.Duel.Sittings)
+	d.record.Sittings = d.sittings(d.in.Plan.Duel.Sittings)
 	for index := range d.record.Sittings {
-		if err := d.sitting(index).ask(ctx); err != nil || d.decided() {
+		if err := d.sitting(index).ask(ctx); err != nil || d.in.decided() {
 			return err
 		}
 	}
-	if d.when != "" || d.Plan.Deployed() {
+	if d.when != "" || d.in.Plan.Deployed() {
 		return nil
 	}
 	// If the duel merged or loaded the data, their size is known only now.
-	return d.all(func(v *variant) (err error) {
-		solo, has := d.block.Solo[v.Name]
-		if has && v.mergesLater() || !has && d.loadsInTurn() {
+	return d.in.all(func(v *variant) (err error) {
+		solo, has := d.in.block.Solo[v.Name]
+		if has && v.mergesLater() || !has && d.in.loadsInTurn() {
 			err = (&alone{variant: v, record: &solo}).keepSizes(ctx)
-			d.block.Solo[v.Name] = solo
+			d.in.block.Solo[v.Name] = solo
 		}
 		return err
 	})
@@ -118,7 +73,7 @@ func (d *duel) ask(ctx context.Context) error {
 
 // loadsDeployments says that the plan loads deployments, which it does once.
 func (d *duel) loadsDeployments() bool {
-	return d.Plan.Deployed() && d.loadsInTurn() && d.Row.Turn == 0 && d.profiler == nil
+	return d.in.Plan.Deployed() && d.in.loadsInTurn() && d.in.Row.Turn == 0 && d.in.profiler == nil
 }
 
 // loadAttempts is how often data for all blocks are loaded, until the index lies alike on both sides.
@@ -127,12 +82,12 @@ const loadAttempts = 4
 // loadAlike loads data for all blocks again while the index of one side has files that the other side's has not: a
 // flush fell into one load, and its index stays in more parts, which costs 2 % of objects in every block.
 func (d *duel) loadAlike(ctx context.Context) error {
-	if d.loaded || d.Plan.Design.Reload != "once" {
+	if d.in.loaded || d.in.Plan.Design.Reload != "once" {
 		return nil
 	}
-	for attempt := 1; d.indexFilesDiffer() && !d.decided(); attempt++ {
+	for attempt := 1; d.indexFilesDiffer() && !d.in.decided(); attempt++ {
 		if attempt == loadAttempts {
-			d.note("", "", "the index lies in more parts on one side than on the other, in every block")
+			d.in.note("", "", "the index lies in more parts on one side than on the other, in every block")
 			return nil
 		}
 		d.record.Load = nil
@@ -146,7 +101,7 @@ func (d *duel) loadAlike(ctx context.Context) error {
 // indexFilesDiffer says it of the ends of the loads.
 func (d *duel) indexFilesDiffer() bool {
 	var first *float64
-	for _, v := range d.alive() {
+	for _, v := range d.in.alive() {
 		counter, has := v.Module.Counters["index_files"]
 		files, found, err := scrape.Sum(d.loadedBodies[v.Name], counter)
 		if !has || !found || err != nil {
@@ -163,23 +118,23 @@ func (d *duel) indexFilesDiffer() bool {
 // ingest loads in turn, each sitting into empty directories. They are removed unless the queries need them.
 func (d *duel) ingest(ctx context.Context) (err error) {
 	loaded := map[*variant]string{}
-	for _, v := range d.alive() {
-		if loaded[v] = v.Data; !d.loadsInTurn() {
-			v.Data = d.layout.DataDir("exchanged", v.Name)
+	for _, v := range d.in.alive() {
+		if loaded[v] = v.Data; !d.in.loadsInTurn() {
+			v.Data = d.in.layout.DataDir("exchanged", v.Name)
 		}
 	}
-	file, err := createTable(d.path("load.csv.gz"), "sitting,k,order,lines", d.Plan.Variants...)
+	file, err := createTable(d.path("load.csv.gz"), "sitting,k,order,lines", d.in.Plan.Variants...)
 	if err != nil {
 		return err
 	}
-	sittings := d.sittings(d.Plan.Duel.LoadSittings)
-	if d.Plan.Deployed() {
+	sittings := d.sittings(d.in.Plan.Duel.LoadSittings)
+	if d.in.Plan.Deployed() {
 		sittings = 1
 	}
 	for index := range sittings {
 		s := d.sitting(index)
 		err = s.ingest(ctx, file)
-		if d.loadedBodies = s.bodies; err != nil || d.decided() {
+		if d.loadedBodies = s.bodies; err != nil || d.in.decided() {
 			break
 		}
 	}
@@ -192,4 +147,49 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	}
 	d.record.Start = map[string]record.DuelStart{}
 	return err
+}
+
+// ask starts all variants, exchanges this sitting's share of every query type, and stops all.
+func (s *sitting) ask(ctx context.Context) error {
+	steps := []func() error{func() error { return s.start(ctx) }}
+	if s.index == 0 && s.in.Plan.Duel.IdleS > 0 {
+		steps = append(steps, func() error { return s.idle(ctx, "before") })
+	}
+	first := s.in.Row.Kind == "warmup" || s.in.Row.Block == 1 && s.in.Calibration == nil
+	if first && s.index == 0 && s.when == "" && s.in.profiler == nil {
+		steps = append(steps, func() error { return findsData(ctx, s) })
+	}
+	counts := s.in.Plan.Duel.Work == "third" || s.in.Plan.Duel.Work == "all"
+	if counts && s.index == 0 && s.in.Calibration == nil && s.when == "" {
+		steps = append(steps, func() error { return findReadingCost(ctx, s) })
+	}
+	if s.in.Plan.Duel.Work == "all" {
+		steps = append(steps, func() error { return prime(ctx, s) })
+	}
+	var before map[string][]byte
+	objects := map[string]map[string]int64{}
+	steps = append(steps, func() error {
+		before = maps.Clone(s.bodies)
+		for _, v := range s.in.alive() {
+			objects[v.Name] = maps.Clone(v.Objects)
+		}
+		return nil
+	})
+	for place, queryType := range countedLast(s) {
+		if s.in.Plan.Queries.Cache == "cold" && place > 0 {
+			steps = append(steps, func() error { return s.stop(ctx) }, func() error { return s.start(ctx) })
+		}
+		steps = append(steps, func() error { return s.exchange(ctx, queryType, place) })
+	}
+	steps = append(steps, func() error { return s.all(s.wrong.of) })
+	if s.countsTogether() {
+		steps = append(steps, func() error { return s.countTogether(ctx, before, objects) })
+	}
+	if s.index == s.record.Sittings-1 {
+		if s.in.Plan.Duel.IdleS > 0 {
+			steps = append(steps, func() error { return s.idle(ctx, "after") })
+		}
+		steps = append(steps, s.keepRSS)
+	}
+	return s.in.steps(append(steps, func() error { return s.stop(ctx) })...)
 }

@@ -296,7 +296,7 @@ func TestWhoMerges(t *testing.T) {
 		{"natural", "as-loaded", false, false}} {
 		plan := &record.Plan{Settle: record.Settle{Mode: c.mode, Drain: c.drain}, Queries: record.Queries{Cache: c.cache},
 			Duel: record.Duel{Enabled: true}}
-		v := &variant{frame: &frame{Spec: record.Spec{Plan: plan}},
+		v := &variant{in: &frame{Spec: record.Spec{Plan: plan}},
 			Variant: &servers.Variant{Module: record.Target{BeforeMerge: []string{"active_merges"}}}}
 		if got := v.mergesLater(); got != c.want {
 			t.Errorf("%+v: %t", c, got)

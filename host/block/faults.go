@@ -18,12 +18,12 @@ type faults map[string][]string
 // keep keeps a fault of the query that a variant is asked, and returns any other error.
 func (all faults) keep(v *variant, err error) error {
 	broken, is := errors.AsType[*checks.Fault](err)
-	at := slices.IndexFunc(v.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == v.QueryType })
-	if !is || at < 0 || v.Plan.Queries.Types[at].Own == "" {
+	at := slices.IndexFunc(v.in.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == v.QueryType })
+	if !is || at < 0 || v.in.Plan.Queries.Types[at].Own == "" {
 		return err
 	}
-	message := v.Plan.Queries.Types[at].Own + ": " + broken.Message
-	if w := v.Plan.Workload; strings.HasSuffix(message, "have no data") { // as where times are in another unit
+	message := v.in.Plan.Queries.Types[at].Own + ": " + broken.Message
+	if w := v.in.Plan.Workload; strings.HasSuffix(message, "have no data") { // as where times are in another unit
 		message += fmt.Sprintf(" in the plan's window, %s to %s", w.Start.Format(time.RFC3339), w.End.Format(time.RFC3339))
 	}
 	all[v.Name] = append(all[v.Name], message)

@@ -1,10 +1,6 @@
-// Package block runs one block: each variant alone (solo), then all together (duel), then each alone again at
-// fixed rates (mixed, capacity). In an upgrade all variants start on what the baseline has loaded.
 package block
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -55,93 +51,10 @@ func (f *frame) outOfMemory() string {
 		"or fewer hosts"
 }
 
-// Run runs a block into Spec.Dir and returns its record, also of a failed block. An error is never a
-// variant's fault: ctx has ended, a disk is full, or tsduel has a bug.
-func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
-	return runBlock(ctx, spec, nil)
-}
-
-func runBlock(ctx context.Context, spec record.Spec, p *profiles.Reader) (_ *record.Block, err error) {
-	f := newFrame(spec, p)
-	if f.given.Adapters, err = filepath.Abs(filepath.Join(record.Project(spec.RunDir), "scripts", "targets")); err != nil {
-		return nil, err
-	}
-	defer f.leave()
-	end := noise.Watch(f.block)
-	err = f.run(ctx)
-	ended := machine.EndAll(f.Scratch)
-	err = f.blameLogs(err)
-	if err := cmp.Or(ctx.Err(), err, ended); err != nil {
-		return nil, err
-	}
-	end()
-	if f.block.Status == record.OK {
-		if err := machine.Prepare(machine.Directories{Remove: []string{f.layout.PlacesDir()}}); err != nil {
-			return nil, err
-		}
-	}
-	timed := []string{"load", "query", "exchange", "before", "ingest", "after", "mixed", "rung"}
-	for _, p := range f.block.Phases {
-		if slices.Contains(timed, p.Phase) {
-			f.block.TimedS += p.End - p.Begin
-		}
-	}
-	f.block.Finish(f.Plan.Variants)
-	return f.block, nil
-}
-
 func (f *frame) leave() {
 	for _, v := range f.variants {
 		v.Leave()
 	}
-}
-
-func (f *frame) run(ctx context.Context) error {
-	for _, v := range f.Plan.Variants {
-		f.variants[v.Name] = newVariant(f, v)
-	}
-	if err := f.prepare(); err != nil {
-		return err
-	}
-	upgrades := f.Plan.Design.StartFrom == "baseline"
-	// A run that loads in turn also loads alone in its warm-up block, if the plan has data for that.
-	loadsAlone := !f.loadsInTurn() || f.Row.Kind == "warmup" && f.Plan.Workload.Alone != nil
-	order := f.Row.Order
-	if f.Plan.Design.LoadedBy == "baseline" { // the others read what it has loaded
-		order = slices.Insert(without(order, f.Plan.Variants[0].Name), 0, f.Plan.Variants[0].Name)
-	}
-	err := f.inOrder(order, func(v *variant) error {
-		if f.decided() || !loadsAlone || f.Plan.Deployed() || upgrades && v.Name != f.Plan.Variants[0].Name {
-			return nil
-		}
-		return (&alone{variant: v}).run(ctx, f.loaded || v.Name != f.loadedBy(v.Name))
-	})
-	if err != nil {
-		return err
-	}
-	if !f.loadsInTurn() {
-		if err := f.markLoaded(); err != nil {
-			return err
-		}
-	}
-	for _, part := range []struct {
-		planned bool
-		run     func(context.Context, *frame) error
-	}{
-		{f.Plan.Duel.Enabled && !upgrades, func(ctx context.Context, f *frame) error {
-			return runDuel(ctx, f, "", f.Row.QueryTypes, &f.block.Duel)
-		}},
-		{upgrades, runUpgrade},
-		{f.Plan.Mixed != nil, atRates(record.InMixed, (*rates).mixed)},
-		{f.Plan.Capacity != nil, atRates(record.InCapacity, (*rates).ladder)},
-	} {
-		if part.planned && !f.decided() {
-			if err := part.run(ctx, f); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // alive are the variants that can still be compared, in the plan's order: none without the baseline.
@@ -297,4 +210,42 @@ func (f *frame) markLoaded() error {
 		return err
 	}
 	return machine.Prepare(machine.Directories{Make: []string{f.layout.LoadedMark()}})
+}
+
+// variant is one side in a block.
+type variant struct {
+	*servers.Variant
+	in      *frame
+	failed  bool
+	lacking []string // optional counters that it does not have
+}
+
+func newVariant(f *frame, v record.Variant) *variant {
+	return &variant{Variant: servers.New(v, f.given, filepath.Join(f.Dir, v.Name), f.block), in: f}
+}
+
+// endpoints are where profiles of the servers of variants are read.
+func endpoints(variants ...*variant) (all []profiles.Endpoint) {
+	for _, v := range variants {
+		for _, s := range v.Running {
+			all = append(all, profiles.Endpoint{Variant: v.Name, Role: s.Role, URL: s.Base() + v.Module.Pprof + "/"})
+		}
+	}
+	return all
+}
+
+// note emits a remark; variant and queryType may be empty.
+func (f *frame) note(variant, queryType, message string) {
+	f.Events.Note(f.block.Block, variant, queryType, message)
+}
+
+// byRole keeps a figure by role, if a variant of the run has several components.
+func (f *frame) byRole(in *record.ByRole, key string, by map[string]int64) {
+	if !slices.ContainsFunc(f.Plan.Variants, func(v record.Variant) bool { return len(v.Components) > 1 }) {
+		return
+	}
+	if *in == nil {
+		*in = record.ByRole{}
+	}
+	(*in)[key] = by
 }

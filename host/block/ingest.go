@@ -32,11 +32,11 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 		DrainedCPUNS: map[string]int64{}, RSSPeakBytes: map[string]int64{}, Counters: map[string]map[string]float64{}}}
 	endProfile := func(int64) {}
 	defer func() { endProfile(0) }()
-	return i.steps(
+	return i.in.steps(
 		func() error { return i.all(func(v *variant) error { return v.Empty(true) }) },
 		func() error { return i.start(ctx) },
 		func() error {
-			if !i.Plan.Deployed() {
+			if !i.in.Plan.Deployed() {
 				return nil
 			}
 			return i.all(func(v *variant) error { return v.MustBeEmpty(i.bodies[v.Name]) })
@@ -46,8 +46,8 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 			if err != nil {
 				return err
 			}
-			expect := max(profiles.FirstWindow, record.Seconds(1.25*i.Plan.Duel.LoadS))
-			endProfile = i.profiler.Read(ctx, "ingestion", expect, endpoints(i.alive()...)...)
+			expect := max(profiles.FirstWindow, record.Seconds(1.25*i.in.Plan.Duel.LoadS))
+			endProfile = i.in.profiler.Read(ctx, "ingestion", expect, endpoints(i.in.alive()...)...)
 			return i.exchange(ctx, file, job)
 		},
 		func() error { return i.drain(ctx) },
@@ -65,21 +65,21 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 
 // job sends the data in batches, or as many as fit into this sitting's time.
 func (i *ingestion) job() (job exchange.Job, err error) {
-	rule := i.Plan.Duel
-	job.Timeout = record.Seconds(i.Plan.Watchdog.LoadStallS)
+	rule := i.in.Plan.Duel
+	job.Timeout = record.Seconds(i.in.Plan.Watchdog.LoadStallS)
 	if rule.LoadS > 0 {
 		n := i.sittings(rule.LoadSittings)
 		job.Until = exchange.Until{Lasts: record.Seconds(rule.LoadS / float64(n)),
 			Longest: record.Seconds(rule.LongestS), Least: (rule.Least + n - 1) / n, Fewest: rule.Fewest}
 	}
 	job.Sides, err = i.sides(func(target *record.Target) (source exchange.Source, none exchange.Reading, err error) {
-		data, ok := i.Workload.DataFor(target.DataFormat)
+		data, ok := i.in.Workload.DataFor(target.DataFormat)
 		if !ok || target.WritePath == "" {
 			return nil, none, record.UserError("duel.load: %s has no lines that could be sent to it in turn: "+
 				"SET=\"duel.load=false\"", target.Name)
 		}
 		path := cmp.Or(data.FeedPath, data.Path)
-		source, err = exchange.OpenBatches(path, target.WritePath, i.Plan.Workload.BatchSize)
+		source, err = exchange.OpenBatches(path, target.WritePath, i.in.Plan.Workload.BatchSize)
 		return source, none, err
 	})
 	job.Ask = indices(job.Sides, i.askOrder(0))
@@ -100,24 +100,24 @@ func (i *ingestion) exchange(ctx context.Context, file *table, job exchange.Job)
 	for _, x := range result.Exchanges {
 		i.kept.Lines += int64(x.Lines)
 	}
-	planned := i.Plan.Workload.Lines
+	planned := i.in.Plan.Workload.Lines
 	if i.kept.Lines == planned { // the end of the data is no early end
 		result.Stopped = ""
 	}
-	target := i.alive()[0].Module
-	data, _ := i.Workload.DataFor(target.DataFormat)
-	if i.kept.Samples, err = i.samplesOf(target, cmp.Or(data.FeedPath, data.Path), i.kept.Lines); err != nil {
+	target := i.in.alive()[0].Module
+	data, _ := i.in.Workload.DataFor(target.DataFormat)
+	if i.kept.Samples, err = i.in.samplesOf(target, cmp.Or(data.FeedPath, data.Path), i.kept.Lines); err != nil {
 		return err
 	}
 	for at, side := range result.Sides {
 		i.kept.CPUNS[job.Sides[at].Name] = side.CPU
 	}
 	phase.close(min(1, len(result.Stopped)), int64(len(result.Exchanges)))
-	err = file.add(fmt.Sprintf("%d,", i.index), 0, job.Sides, i.Plan.Variants, result.Exchanges)
+	err = file.add(fmt.Sprintf("%d,", i.index), 0, job.Sides, i.in.Plan.Variants, result.Exchanges)
 	if err != nil {
 		return err
 	}
-	if i.Plan.Duel.LoadS > 0 && result.Stopped == "" {
+	if i.in.Plan.Duel.LoadS > 0 && result.Stopped == "" {
 		planned = i.kept.Lines
 	}
 	return i.judge(ctx, job.Sides, result, func(v *variant, _ int) error {
@@ -131,20 +131,20 @@ func (i *ingestion) drain(ctx context.Context) error {
 	phase := i.enter("settle", "")
 	defer phase.close(0, 0)
 	err := i.all(func(v *variant) error {
-		if err := v.arrive(ctx, i.kept.Samples, i.before[v.Name]); err != nil || i.Plan.Deployed() {
+		if err := v.arrive(ctx, i.kept.Samples, i.before[v.Name]); err != nil || i.in.Plan.Deployed() {
 			return err
 		}
 		return v.AskToSettle(ctx, "natural")
 	})
-	if err != nil || i.decided() {
+	if err != nil || i.in.decided() {
 		return err
 	}
 	if err := record.Sleep(ctx, time.Until(i.ended.Add(putOff-idleSample))); err != nil {
 		return err
 	}
-	return i.untilIdle(ctx, i.ended, i.Plan.Settle.TimeoutS, i.Plan.Settle.Drain, func(v *variant, now idleState) {
+	return i.untilIdle(ctx, i.ended, i.in.Plan.Settle.TimeoutS, i.in.Plan.Settle.Drain, func(v *variant, now idleState) {
 		if !now.idle {
-			i.note(v.Name, "", fmt.Sprintf("it still had something to do %.0f s after the last batch (%.1f %% of a CPU, "+
+			i.in.note(v.Name, "", fmt.Sprintf("it still had something to do %.0f s after the last batch (%.1f %% of a CPU, "+
 				"%.0f merges and the like)", now.seconds, 100*now.share, now.left))
 		}
 	})
@@ -153,22 +153,22 @@ func (i *ingestion) drain(ctx context.Context) error {
 // finish stops the servers, and keeps what they have used in all.
 func (i *ingestion) finish(ctx context.Context) error {
 	began, running := map[string]servers.Usage{}, map[string]servers.Running{}
-	for _, v := range i.alive() {
+	for _, v := range i.in.alive() {
 		began[v.Name], running[v.Name] = i.marks[v.Name][0], v.Running
 		if sum, _ := v.Kernel(); sum.PeakRSS >= 0 {
 			i.kept.RSSPeakBytes[v.Name] = sum.PeakRSS
 		}
 	}
-	if err := i.stop(ctx); err != nil || i.decided() {
+	if err := i.stop(ctx); err != nil || i.in.decided() {
 		return err
 	}
-	for _, v := range i.alive() {
-		if i.Plan.Deployed() { // what it does after the load is not known from others' work
+	for _, v := range i.in.alive() {
+		if i.in.Plan.Deployed() { // what it does after the load is not known from others' work
 			continue
 		}
 		used := running[v.Name].Spent().Since(began[v.Name])
 		i.kept.DrainedCPUNS[v.Name] = used.Sum()
-		i.byRole(&i.kept.CPUNSByRole, v.Name, used)
+		i.in.byRole(&i.kept.CPUNSByRole, v.Name, used)
 	}
 	i.record.Load = append(i.record.Load, i.kept)
 	return nil

@@ -1,7 +1,6 @@
 package block
 
 import (
-	"slices"
 	"time"
 
 	"tsduel/host/noise"
@@ -9,25 +8,9 @@ import (
 	"tsduel/host/servers"
 )
 
-// note emits a remark; variant and queryType may be empty.
-func (f *frame) note(variant, queryType, message string) {
-	f.Events.Note(f.block.Block, variant, queryType, message)
-}
-
-// byRole keeps a figure by role, if a variant of the run has several components.
-func (f *frame) byRole(in *record.ByRole, key string, by map[string]int64) {
-	if !slices.ContainsFunc(f.Plan.Variants, func(v record.Variant) bool { return len(v.Components) > 1 }) {
-		return
-	}
-	if *in == nil {
-		*in = record.ByRole{}
-	}
-	(*in)[key] = by
-}
-
 type span struct {
 	record.Phase
-	*frame
+	in      *frame
 	edge    noise.Edge
 	pids    []int // of the servers
 	listens bool
@@ -35,7 +18,7 @@ type span struct {
 
 // begin begins a phase; variant is empty if the phase is of all variants.
 func (f *frame) begin(variant, part, phase, queryType string) *span {
-	s := &span{frame: f}
+	s := &span{in: f}
 	s.Phase = record.Phase{Variant: variant, Part: part, Phase: phase, QueryType: queryType, Attempts: 1}
 	f.Events.PhaseStart(f.block.Block, s.Phase)
 	s.Begin = record.Epoch(time.Now())
@@ -66,8 +49,8 @@ func (s *span) close(exit int, count int64) {
 		s.over()
 	}
 	s.Exit, s.Count = exit, count
-	s.block.Phases = append(s.block.Phases, s.Phase)
-	s.Events.PhaseEnd(s.block.Block, s.Phase)
+	s.in.block.Phases = append(s.in.block.Phases, s.Phase)
+	s.in.Events.PhaseEnd(s.in.block.Block, s.Phase)
 }
 
 // ended closes a phase that has gone well; a phase that failed is not recorded.
@@ -76,4 +59,10 @@ func (s *span) ended(err error) error {
 		s.close(0, 0)
 	}
 	return err
+}
+
+func (v *variant) begin(part, phase, queryType string) *span {
+	s := v.in.begin(v.Name, part, phase, queryType)
+	v.Enter(part, phase, queryType)
+	return s
 }

@@ -12,9 +12,6 @@ import (
 	"tsduel/host/record"
 )
 
-// profileFor is how long each side is asked in a profiled block, as far as the query files reach.
-const profileFor = 15 * time.Second
-
 // Profile runs one more block, which is not measured, and profiles its servers into raw/HOST/profiles. It is no
 // error if a profile cannot be read: profiles.json and a note say why.
 func Profile(ctx context.Context, spec record.Spec) error {

@@ -29,9 +29,9 @@ const (
 
 // queries is TSBS's closed loop, with fresh processes for the first type; for each type if the cache is cold.
 func (a *alone) queries(ctx context.Context) error {
-	for i, queryType := range a.Row.QueryTypes {
+	for i, queryType := range a.in.Row.QueryTypes {
 		a.Enter(record.Solo, "query", queryType)
-		if i == 0 || a.Plan.Queries.Cache == "cold" {
+		if i == 0 || a.in.Plan.Queries.Cache == "cold" {
 			if err := a.restart(ctx); err != nil {
 				return err
 			}
@@ -52,9 +52,9 @@ func (a *alone) restart(ctx context.Context) error {
 	if err := a.Forget(ctx); err != nil {
 		return err
 	}
-	if a.Plan.Queries.Cache == "cold" {
-		if a.Plan.Host.DropCaches { // of other files, too
-			if err := machine.DropCaches(a.Scratch); err != nil {
+	if a.in.Plan.Queries.Cache == "cold" {
+		if a.in.Plan.Host.DropCaches { // of other files, too
+			if err := machine.DropCaches(a.in.Scratch); err != nil {
 				return err
 			}
 		}
@@ -67,7 +67,7 @@ func (a *alone) restart(ctx context.Context) error {
 }
 
 func (a *alone) query(ctx context.Context, queryType string) error {
-	file, err := a.Workload.QueriesFor(a.Module, queryType)
+	file, err := a.in.Workload.QueriesFor(a.Module, queryType)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (a *alone) query(ctx context.Context, queryType string) error {
 	if err != nil {
 		return err
 	}
-	if a.Plan.Queries.Cache == "warm" {
+	if a.in.Plan.Queries.Cache == "warm" {
 		if _, err := a.send(ctx, file, count, "warm"); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (a *alone) query(ctx context.Context, queryType string) error {
 	begun, _, _ := scrape.Sum(before, requests)
 	stopTicks := a.Snapshots.Ticks(ctx, func(kept []byte) {
 		if now, found, err := scrape.Sum(kept, requests); err == nil && found {
-			a.Events.Progress("query", int64(now-begun), int64(count))
+			a.in.Events.Progress("query", int64(now-begun), int64(count))
 		}
 	})
 	s.listen(a.Running...)
@@ -132,11 +132,11 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 		prefix += "." + purpose
 	}
 	call := servers.Verb{Name: "query", Env: []string{"QUERY_FILE=" + file.Path, fmt.Sprintf("QUERY_COUNT=%d", count),
-		fmt.Sprintf("QUERY_WORKERS=%d", a.Plan.Queries.Workers), "QUERY_RESULTS=" + prefix + ".json"}}
+		fmt.Sprintf("QUERY_WORKERS=%d", a.in.Plan.Queries.Workers), "QUERY_RESULTS=" + prefix + ".json"}}
 	var c *machine.Client
 	var used time.Duration
 	var moved proc.Counters // of the servers, when the client last used CPU
-	w := watch{stallS: a.Plan.Watchdog.QueryStallS}
+	w := watch{stallS: a.in.Plan.Watchdog.QueryStallS}
 	w.progress = func() (float64, error) {
 		// In steps of a clock tick: a sleeping client wakes up for its garbage collector.
 		if now, err := proc.CPU(c.Pid); err == nil && now-used >= 10*time.Millisecond {
@@ -163,7 +163,7 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 		if run.Exit, err = w.untilEnd(ctx, a.variant, c); !errors.Is(err, errHung) {
 			break
 		}
-		a.note(a.Name, file.Type, "run_queries hung at its start (a fault of the client): started again")
+		a.in.note(a.Name, file.Type, "run_queries hung at its start (a fault of the client): started again")
 	}
 	if errors.Is(err, errHung) {
 		err = checks.Faultf("run_queries was started %d times for %s, and each time neither it nor the server did "+
@@ -192,12 +192,12 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 
 // count is the number of queries as planned, as calibrated, or as a probe suggests.
 func (a *alone) count(ctx context.Context, file record.QueryFile) (int, error) {
-	q := a.Plan.Queries
+	q := a.in.Plan.Queries
 	if q.Count != nil {
 		return *q.Count, nil
 	}
-	if a.Calibration != nil && a.Calibration.SoloCounts[file.Type] > 0 {
-		return a.Calibration.SoloCounts[file.Type], nil
+	if a.in.Calibration != nil && a.in.Calibration.SoloCounts[file.Type] > 0 {
+		return a.in.Calibration.SoloCounts[file.Type], nil
 	}
 	run, err := a.send(ctx, file, probe, "probe")
 	if err != nil {

@@ -51,9 +51,9 @@ func atRates(part string, work func(*rates, context.Context) error) func(context
 
 // run starts a variant without kept answers, does the work of its part, and stops it.
 func (r *rates) run(ctx context.Context, part string, work func(*rates, context.Context) error) (err error) {
-	records := r.block.Mixed
+	records := r.in.block.Mixed
 	if part == record.InCapacity {
-		records = r.block.Capacity
+		records = r.in.block.Capacity
 	}
 	defer func() { records[r.Name] = r.record }()
 	if r.Snapshots, err = scrape.Create(filepath.Join(r.Dir, part+".prom.gz"), r.Module.Ticks); err != nil {
@@ -68,11 +68,11 @@ func (r *rates) run(ctx context.Context, part string, work func(*rates, context.
 	if equal, _, err := r.Equalize(ctx); err != nil || !equal {
 		return errors.Join(err, r.Close(true))
 	}
-	if _, err := r.Launch(ctx, part+"-", r.Host.Pin.Server); err != nil {
+	if _, err := r.Launch(ctx, part+"-", r.in.Host.Pin.Server); err != nil {
 		return err
 	}
 	begin := time.Now()
-	deadline := begin.Add(record.Seconds(r.Plan.Settle.TimeoutS))
+	deadline := begin.Add(record.Seconds(r.in.Plan.Settle.TimeoutS))
 	if _, err := r.waitQuiet(ctx, r.Module.Quiet, 1, begin, deadline); err != nil {
 		return err
 	}
@@ -93,12 +93,12 @@ func (r *rates) run(ctx context.Context, part string, work func(*rates, context.
 
 // mixed sends lines and queries at once. The lines continue the loaded data, so that all are new.
 func (r *rates) mixed(ctx context.Context) error {
-	m := r.Plan.Mixed
+	m := r.in.Plan.Mixed
 	r.rule = m.Rates
 	if m.WindowS != nil {
 		r.window = record.Seconds(*m.WindowS)
 	}
-	data := record.OfFormat(r.Workload.Mixed, r.Module.DataFormat)
+	data := record.OfFormat(r.in.Workload.Mixed, r.Module.DataFormat)
 	if len(data) == 0 {
 		return fmt.Errorf("raw/workload.json has no data of mixed in format %q", r.Module.DataFormat)
 	}
@@ -106,7 +106,7 @@ func (r *rates) mixed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	perLine := float64(r.Plan.Workload.Samples) / float64(r.Plan.Workload.Lines)
+	perLine := float64(r.in.Plan.Workload.Samples) / float64(r.in.Plan.Workload.Lines)
 	lines := openloop.Lines{File: cmp.Or(data[0].FeedPath, data[0].Path), Path: r.Module.WritePath, Size: m.BatchSize}
 	batch := openloop.Stream{Lines: &lines}
 	batch.Rate = m.Ingest / perLine / float64(m.BatchSize)
@@ -139,7 +139,7 @@ func (r *rates) mixed(ctx context.Context) error {
 
 // ladder climbs the planned rates from the lowest up: a server that is behind would spoil a lower rate.
 func (r *rates) ladder(ctx context.Context) error {
-	c := r.Plan.Capacity
+	c := r.in.Plan.Capacity
 	r.rule = c.Rates
 	count := 0.0
 	for _, rate := range c.Ladder {
@@ -188,7 +188,7 @@ func (r *rates) hasData(before, after []byte) error {
 			empty, answered = empty+stream.Empty, answered+stream.Answered
 		}
 	}
-	err := r.Equal("operations_empty", 0, int64(r.unexpected(empty, answered, r.rule.Types...)),
+	err := r.Equal("operations_empty", 0, int64(r.in.unexpected(empty, answered, r.rule.Types...)),
 		"%d of %d answers have no data", empty, answered)
 	if err != nil {
 		return err
@@ -202,21 +202,14 @@ func (r *rates) queries(rate, count float64) (stream openloop.Stream, err error)
 	stream.Rate = rate
 	each := int(count)/len(r.rule.Types) + 1
 	for _, queryType := range r.rule.Types {
-		file, err := r.Workload.QueriesFor(r.Module, queryType)
+		file, err := r.in.Workload.QueriesFor(r.Module, queryType)
 		if err != nil {
 			return stream, err
 		}
 		stream.Queries = append(stream.Queries, openloop.Queries{Path: file.Path,
-			First: r.Row.Block * each % file.Count, Arguments: r.Module.QueryArguments})
+			First: r.in.Row.Block * each % file.Count, Arguments: r.Module.QueryArguments})
 	}
 	return stream, nil
-}
-
-func operation(stream openloop.Stream) string {
-	if stream.Lines != nil {
-		return "batch"
-	}
-	return "query"
 }
 
 // job is a phase of streams.
@@ -230,9 +223,10 @@ func (r *rates) job(length time.Duration, streams ...openloop.Stream) openloop.J
 		}
 		stream.Length, stream.Poisson = length, r.rule.Arrivals == "poisson"
 		// All variants of a block have the same seed, and each block has its own.
-		stream.Seed = uint64(r.Plan.Design.Seed)<<32 + uint64(r.Row.Block)<<16 + uint64(len(r.record.Phases))<<4 + uint64(i)
+		stream.Seed = uint64(r.in.Plan.Design.Seed)<<32 + uint64(r.in.Row.Block)<<16 +
+			uint64(len(r.record.Phases))<<4 + uint64(i)
 		stream.Skip, stream.Connections = r.sent[operation(stream)], r.rule.Connections
-		stream.Timeout, stream.Answers = record.Seconds(r.Plan.Watchdog.QueryStallS), r.Module.Answers
+		stream.Timeout, stream.Answers = record.Seconds(r.in.Plan.Watchdog.QueryStallS), r.Module.Answers
 		job.Streams = append(job.Streams, stream)
 	}
 	return job
@@ -240,7 +234,7 @@ func (r *rates) job(length time.Duration, streams ...openloop.Stream) openloop.J
 
 // leadIn asks fresh processes for a while, unless they are to be cold. Nothing of it is recorded.
 func (r *rates) leadIn(ctx context.Context, stream openloop.Stream) error {
-	if r.Plan.Queries.Cache == "cold" {
+	if r.in.Plan.Queries.Cache == "cold" {
 		return nil
 	}
 	job := r.job(min(leadFor, record.Seconds(r.rule.Seconds)), stream)
@@ -257,7 +251,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	for _, stream := range job.Streams {
 		planned += int64(len(stream.Starts()))
 	}
-	job.Progress = func(done int) { r.Events.Progress(s.Phase.Phase, int64(done), planned) }
+	job.Progress = func(done int) { r.in.Events.Progress(s.Phase.Phase, int64(done), planned) }
 	if before, err = r.Snapshots.Edge(ctx, s.Phase.Phase, "begin", s.QueryType); err != nil {
 		return nil, nil, nil, err
 	}
@@ -266,7 +260,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 		return nil, nil, nil, err
 	}
 	if r.window > 0 {
-		job.Window, job.Each = r.window, r.windows(job.Streams)
+		job.Window, job.Each = r.window, windows(r.variant, job.Streams)
 	}
 	alive, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -291,7 +285,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	phase = &record.RatePhase{Seconds: totals.Elapsed.Seconds(), CPUNS: now.Sum() - cpu.Sum(),
 		ClientCPUNS: int64(totals.ClientCPU), RSSBytes: sum.RSS}
 	phase.ClientShare = totals.ClientCPU.Seconds() / max(1e-3, totals.Elapsed.Seconds()) /
-		float64(max(1, len(r.Host.Pin.Client)))
+		float64(max(1, len(r.in.Host.Pin.Client)))
 	if after, err = r.Snapshots.Body(ctx, true); err != nil {
 		return nil, nil, nil, err
 	}
@@ -317,7 +311,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 		phase.Streams = append(phase.Streams, kept)
 		answered += result.Answered
 		if stream.Lines != nil {
-			if phase.Samples, err = r.samplesOf(r.Module, stream.Lines.File, result.Lines); err != nil {
+			if phase.Samples, err = r.in.samplesOf(r.Module, stream.Lines.File, result.Lines); err != nil {
 				return nil, nil, nil, err
 			}
 		}
@@ -343,7 +337,7 @@ func (r *rates) judge(s *span, phase *record.RatePhase) {
 				stream.Operation, r.rule.LateMS, float64(stream.LatenessNS["p999"])/1e6, r.rule.LatePct)
 		}
 		if stream.Unstarted > 0 {
-			r.note(r.Name, s.QueryType, fmt.Sprintf("%d of %d operations (%s) were never sent: all %d connections waited "+
+			r.in.note(r.Name, s.QueryType, fmt.Sprintf("%d of %d operations (%s) were never sent: all %d connections waited "+
 				"for the server, so that its percentiles are lower bounds", stream.Unstarted, stream.Planned,
 				stream.Operation, stream.Connections))
 		}
@@ -353,6 +347,6 @@ func (r *rates) judge(s *span, phase *record.RatePhase) {
 			"above %.0f %%", 100*phase.ClientShare, 100*bottleneck)
 	}
 	if phase.Void != "" {
-		r.note(r.Name, s.QueryType, phase.Void)
+		r.in.note(r.Name, s.QueryType, phase.Void)
 	}
 }

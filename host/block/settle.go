@@ -42,7 +42,7 @@ func (v *variant) arrive(ctx context.Context, samples int64, before []byte) erro
 			return nil
 		case len(body) > 0 && now != last:
 			last, since = now, time.Now()
-		case time.Since(since) >= record.Seconds(v.Plan.Watchdog.LoadStallS):
+		case time.Since(since) >= record.Seconds(v.in.Plan.Watchdog.LoadStallS):
 			return nil
 		}
 		if err := v.Died(); err != nil {
@@ -67,8 +67,8 @@ func (v *variant) queues() (roles []string) {
 // mergesLater says that the duel's processes merge and not the load's: only data that a graceful stop has
 // written can be merged. With a cold cache the load's process merges, since merges fill the page cache.
 func (v *variant) mergesLater() bool {
-	return v.Plan.Settle.Mode == "merged" && v.merges() && !v.Plan.Settle.Drain && v.Plan.Duel.Enabled &&
-		v.Plan.Queries.Cache != "cold"
+	return v.in.Plan.Settle.Mode == "merged" && v.merges() && !v.in.Plan.Settle.Drain && v.in.Plan.Duel.Enabled &&
+		v.in.Plan.Queries.Cache != "cold"
 }
 
 func (v *variant) merges() bool { return len(v.Module.BeforeMerge) > 0 }
@@ -112,10 +112,10 @@ func (v *variant) waitQuiet(ctx context.Context, counters []string, polls int,
 			if len(body) == 0 {
 				left = v.Unread()
 			}
-			return at, checks.Faultf("the database did not settle within %v s: %s; %s", v.Plan.Settle.TimeoutS, left,
+			return at, checks.Faultf("the database did not settle within %v s: %s; %s", v.in.Plan.Settle.TimeoutS, left,
 				v.QueryServer().LastWords())
 		}
-		if err := record.Sleep(ctx, record.Seconds(v.Plan.Settle.PollS)); err != nil {
+		if err := record.Sleep(ctx, record.Seconds(v.in.Plan.Settle.PollS)); err != nil {
 			return at, err
 		}
 		body = v.Metrics(ctx)
@@ -138,7 +138,7 @@ func (v *variant) leftToDo(body []byte, quiet []string) (busy, still float64, er
 					counter.Name)
 			case !slices.Contains(v.lacking, counter.Name):
 				v.lacking = append(v.lacking, counter.Name)
-				v.note(v.Name, "", fmt.Sprintf("when it is quiet was decided without %s, which is not in its /metrics",
+				v.in.note(v.Name, "", fmt.Sprintf("when it is quiet was decided without %s, which is not in its /metrics",
 					counter.Name))
 			}
 			sum, err = sum+value, cmp.Or(err, failed)
@@ -202,12 +202,12 @@ func (v *variant) stored(samples int64, before, after []byte) error {
 		wrong := fmt.Sprintf("the database %s %.0f samples of %.0f (%s)", c.did, actual, planned, counter.Name)
 		if queues := v.queues(); len(queues) > 0 && actual < planned {
 			wrong += fmt.Sprintf("; %s acknowledged them, and nothing came for %v s", strings.Join(queues, " and "),
-				v.Plan.Watchdog.LoadStallS)
+				v.in.Plan.Watchdog.LoadStallS)
 		}
 		if missing != "" {
 			actual, wrong = -max(1, v.Module.SamplesPerRow), missing
 		}
-		if c.counter == "inserted" && v.Plan.Workload.Told != "" {
+		if c.counter == "inserted" && v.in.Plan.Workload.Told != "" {
 			actual = min(actual, planned) // databases accept values of the user's that are no numbers, and keep none
 		}
 		if err := v.Check(record.Check{Check: c.check, Phase: v.Phase, QueryType: v.QueryType, Expected: c.expected,
@@ -221,7 +221,7 @@ func (v *variant) stored(samples int64, before, after []byte) error {
 // rowsRead checks that queries read data, if the target has a counter for that.
 func (v *variant) rowsRead(queryType string, before, after []byte) error {
 	counter, has := v.Module.Counters["rows_read"]
-	if !has || v.Plan.Deployed() && before == nil {
+	if !has || v.in.Plan.Deployed() && before == nil {
 		return nil
 	}
 	rows, missing, err := moved("rows_read", counter, before, after)

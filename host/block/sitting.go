@@ -1,11 +1,10 @@
 package block
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,6 +14,67 @@ import (
 	"tsduel/host/scrape"
 	"tsduel/host/servers"
 )
+
+// processes are all those of a variant, which stand still while another one is asked (exchange.Turn).
+type processes []*proc.Process
+
+func (all processes) Hold() error {
+	for _, p := range all {
+		if err := p.Hold(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (all processes) Release() (err error) {
+	for _, p := range all {
+		err = errors.Join(err, p.Release())
+	}
+	return err
+}
+
+// duel is the part of a block in which all variants are resident and every operation goes to each in turn. It
+// keeps what its sittings find.
+type duel struct {
+	in          *frame
+	record      *record.DuelRecord
+	when        string   // before or after, in an upgrade
+	types       []string // of queries, in this order
+	sent        map[string]int
+	exchanges   *table
+	differences []record.Difference
+	// of /metrics, by variant, at the end of the last load
+	loadedBodies map[string][]byte
+}
+
+func (d *duel) part() string {
+	if d.when == "" {
+		return record.InDuel
+	}
+	return record.InUpgrade
+}
+
+func (d *duel) path(name string) string { return filepath.Join(d.in.Dir, d.part(), d.when, name) }
+
+// phase is the full name of a phase: an upgrade has two duels.
+func (d *duel) phase(name string) string {
+	switch {
+	case d.when == "":
+		return name
+	case name == "exchange":
+		return d.when
+	}
+	return d.when + "-" + name
+}
+
+// sittings is how many there are: as planned, or one in a warm-up block and in a profile.
+func (d *duel) sittings(planned int) int {
+	if d.in.Row.Kind == "warmup" || d.in.profiler != nil {
+		return 1
+	}
+	return max(1, planned)
+}
 
 // sitting is all variants started afresh, until they are stopped.
 type sitting struct {
@@ -35,56 +95,11 @@ func (d *duel) sitting(index int) *sitting {
 		wrong: faults{}}
 }
 
-// ask starts all variants, exchanges this sitting's share of every query type, and stops all.
-func (s *sitting) ask(ctx context.Context) error {
-	steps := []func() error{func() error { return s.start(ctx) }}
-	if s.index == 0 && s.Plan.Duel.IdleS > 0 {
-		steps = append(steps, func() error { return s.idle(ctx, "before") })
-	}
-	first := s.Row.Kind == "warmup" || s.Row.Block == 1 && s.Calibration == nil
-	if first && s.index == 0 && s.when == "" && s.profiler == nil {
-		steps = append(steps, func() error { return findsData(ctx, s) })
-	}
-	counts := s.Plan.Duel.Work == "third" || s.Plan.Duel.Work == "all"
-	if counts && s.index == 0 && s.Calibration == nil && s.when == "" {
-		steps = append(steps, func() error { return findReadingCost(ctx, s) })
-	}
-	if s.Plan.Duel.Work == "all" {
-		steps = append(steps, func() error { return prime(ctx, s) })
-	}
-	var before map[string][]byte
-	objects := map[string]map[string]int64{}
-	steps = append(steps, func() error {
-		before = maps.Clone(s.bodies)
-		for _, v := range s.alive() {
-			objects[v.Name] = maps.Clone(v.Objects)
-		}
-		return nil
-	})
-	for place, queryType := range countedLast(s) {
-		if s.Plan.Queries.Cache == "cold" && place > 0 {
-			steps = append(steps, func() error { return s.stop(ctx) }, func() error { return s.start(ctx) })
-		}
-		steps = append(steps, func() error { return s.exchange(ctx, queryType, place) })
-	}
-	steps = append(steps, func() error { return s.all(s.wrong.of) })
-	if s.countsTogether() {
-		steps = append(steps, func() error { return s.countTogether(ctx, before, objects) })
-	}
-	if s.index == s.record.Sittings-1 {
-		if s.Plan.Duel.IdleS > 0 {
-			steps = append(steps, func() error { return s.idle(ctx, "after") })
-		}
-		steps = append(steps, s.keepRSS)
-	}
-	return s.steps(append(steps, func() error { return s.stop(ctx) })...)
-}
-
 // turned is the order of a coin, or of loading if no coin was drawn (in a profile), reversed if mirrored.
 func (s *sitting) turned(coin []string, mirrored bool) []string {
 	order := slices.Clone(coin)
 	if len(order) == 0 {
-		order = slices.Clone(s.Row.Order)
+		order = slices.Clone(s.in.Row.Order)
 	}
 	if mirrored {
 		slices.Reverse(order)
@@ -93,96 +108,31 @@ func (s *sitting) turned(coin []string, mirrored bool) []string {
 }
 
 // readOrder is the order of reading counters, clocks and files: B C B C.
-func (s *sitting) readOrder() []string { return s.turned(s.Row.Read, s.index%2 == 1) }
+func (s *sitting) readOrder() []string { return s.turned(s.in.Row.Read, s.index%2 == 1) }
 
 // askOrder is the order of asking the query type at a place in this sitting.
-func (s *sitting) askOrder(place int) []string { return s.turned(s.Row.Ask, (place+s.index)%2 == 1) }
+func (s *sitting) askOrder(place int) []string { return s.turned(s.in.Row.Ask, (place+s.index)%2 == 1) }
 
 // all does something with each variant that is alive, in the order of reading.
-func (s *sitting) all(do func(*variant) error) error { return s.inOrder(s.readOrder(), do) }
+func (s *sitting) all(do func(*variant) error) error { return s.in.inOrder(s.readOrder(), do) }
 
 func (s *sitting) enter(phase, queryType string) *span {
 	phase = s.phase(phase)
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		v.Enter(s.part(), phase, queryType)
 	}
-	return s.begin("", s.part(), phase, queryType)
+	return s.in.begin("", s.part(), phase, queryType)
 }
 
 // timed begins a phase over which the machine's counters are read, too.
 func (s *sitting) timed(phase, queryType string) *span {
 	var running servers.Running
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		running = append(running, v.Running...)
 	}
 	p := s.enter(phase, queryType)
 	p.listen(running...)
 	return p
-}
-
-// start starts all variants equally: no kept answers, the data of all or none in the page cache, all idle.
-func (s *sitting) start(ctx context.Context) error {
-	phase := s.enter("start", "")
-	defer phase.close(0, 0)
-	if s.Plan.Deployed() {
-		return s.steps(
-			func() error { return s.all(func(v *variant) error { return v.Connect(ctx) }) },
-			func() error { return s.readCounters(ctx) },
-			func() error { return takeTurns(s) },
-		)
-	}
-	return s.steps(
-		func() error {
-			return s.all(func(v *variant) (err error) {
-				side, again := s.record.Start[v.Name]
-				if again {
-					side.Restarts++
-				}
-				side.CachesDeleted, side.DataReadBytes, err = v.Equalize(ctx)
-				s.record.Start[v.Name] = side
-				return err
-			})
-		},
-		func() error {
-			// B C C B over the sittings, so that the order cancels out within a block.
-			order := s.turned(s.Row.Start, s.index%4 == 1 || s.index%4 == 2)
-			return s.inOrder(order, func(v *variant) error {
-				_, err := v.Launch(ctx, cmp.Or(s.when, "duel")+"-", s.Host.Pin.Server)
-				return err
-			})
-		},
-		func() error { return record.SyncDisk(s.Scratch) },
-		func() error { return s.startEqually(ctx) },
-		s.keepPlaces,
-		func() error { return keepGoCPUs(s) },
-		func() error { return takeTurns(s) },
-		func() error {
-			if !s.Host.Instructions {
-				return nil
-			}
-			return s.all(func(v *variant) error { return v.CountInstructions() })
-		},
-	)
-}
-
-// stop stops all variants gracefully, after a check that their processes are those that were started.
-func (s *sitting) stop(ctx context.Context) error {
-	phase := s.enter("stop", "")
-	defer phase.close(0, 0)
-	return s.all(func(v *variant) error {
-		if s.Plan.Deployed() {
-			defer v.Leave()
-			return v.SameStart(ctx)
-		}
-		if err := v.Died(); err != nil {
-			return err
-		}
-		if err := v.SameProcess(); err != nil {
-			return err
-		}
-		_, err := v.Shutdown(ctx)
-		return err
-	})
 }
 
 // readCounters reads the /metrics of all variants, not so soon that a server would repeat its last answer.
@@ -198,41 +148,15 @@ func (s *sitting) readCounters(ctx context.Context) error {
 	return err
 }
 
-func (s *sitting) keepPlaces() error {
-	for _, v := range s.alive() {
-		for _, server := range v.Running {
-			s.record.Places = append(s.record.Places, record.DuelPlace{Sitting: s.index, Loading: s.loading, Variant: v.Name,
-				Role: server.Role, Placed: proc.Placed(server.Pid, server.Program)})
-		}
-	}
-	return nil
-}
-
-// goCPUs is how many CPUs a Go program sees, as VictoriaMetrics and Prometheus' client library tell it.
-var goCPUs = record.Counter{Name: "process_cpu_cores_available|go_sched_gomaxprocs_threads"}
-
-func keepGoCPUs(s *sitting) error {
-	if s.Plan.Limits.Cpus == 0 {
-		return nil
-	}
-	s.record.GoCPUs = map[string]float64{}
-	for _, v := range s.alive() {
-		if sum, found, err := scrape.Sum(s.bodies[v.Name], goCPUs); err == nil && found {
-			s.record.GoCPUs[v.Name] = sum
-		}
-	}
-	return nil
-}
-
 func (s *sitting) keepRSS() error {
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		sum, rss := v.Kernel()
 		if sum.PeakRSS >= 0 {
 			s.record.RSSPeakBytes[v.Name] = sum.PeakRSS
 		}
 		if sum.RSS >= 0 {
 			s.record.RSSBytes[v.Name] = sum.RSS
-			s.byRole(&s.record.RSSByRole, v.Name, rss)
+			s.in.byRole(&s.record.RSSByRole, v.Name, rss)
 		}
 	}
 	return nil
@@ -240,7 +164,7 @@ func (s *sitting) keepRSS() error {
 
 func (s *sitting) idle(ctx context.Context, when string) error {
 	phase := s.timed("idle", when)
-	used, seconds, err := s.cpuUsed(ctx, record.Seconds(s.Plan.Duel.IdleS))
+	used, seconds, err := s.cpuUsed(ctx, record.Seconds(s.in.Plan.Duel.IdleS))
 	phase.close(0, 0)
 	if err == nil {
 		s.record.Idle = append(s.record.Idle, record.DuelIdle{When: when, Seconds: seconds, CPUNS: used})
@@ -249,7 +173,7 @@ func (s *sitting) idle(ctx context.Context, when string) error {
 }
 
 // countsTogether says to read counters once for all types: some databases repeat an answer for a second.
-func (s *sitting) countsTogether() bool { return s.Plan.Duel.Counters == "duel" }
+func (s *sitting) countsTogether() bool { return s.in.Plan.Duel.Counters == "duel" }
 
 // countTogether keeps the growth of the counters over all query types.
 func (s *sitting) countTogether(ctx context.Context, before map[string][]byte,
@@ -269,7 +193,7 @@ func (s *sitting) countTogether(ctx context.Context, before map[string][]byte,
 		for role, now := range v.Objects {
 			byRole[role] = now - objects[v.Name][role] + s.record.ObjectsByRole[v.Name][role]
 		}
-		s.byRole(&s.record.ObjectsByRole, v.Name, byRole)
+		s.in.byRole(&s.record.ObjectsByRole, v.Name, byRole)
 		return v.rowsRead("", before[v.Name], s.bodies[v.Name])
 	})
 }
@@ -287,7 +211,7 @@ func indices(sides []exchange.Side, order []string) (indices []int) {
 func (s *sitting) sides(open func(*record.Target) (exchange.Source, exchange.Reading, error)) (sides []exchange.Side,
 	err error) {
 	opened := map[string]exchange.Side{} // by target
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		side, ok := opened[v.Target]
 		if !ok {
 			if side.Source, side.Reading, err = open(&v.Module); err != nil {
@@ -307,7 +231,7 @@ func (s *sitting) sides(open func(*record.Target) (exchange.Source, exchange.Rea
 			return exchange.Used{CPU: cpu.Sum(), Instructions: instructions}, errors.Join(err, failed)
 		}
 		// A profile is read while its server is asked: all run.
-		if own, held := s.turns[v.Name]; held && s.profiler == nil {
+		if own, held := s.turns[v.Name]; held && s.in.profiler == nil {
 			side.Turn = own
 		}
 		sides = append(sides, side)
@@ -332,7 +256,7 @@ func (s *sitting) send(ctx context.Context, job exchange.Job) (*exchange.Result,
 		if total == 0 {
 			total = int(float64(done) * math.Max(1, job.Until.Lasts.Seconds()/elapsed.Seconds()))
 		}
-		s.Events.Progress(s.phase("exchange"), int64(done), int64(total))
+		s.in.Events.Progress(s.phase("exchange"), int64(done), int64(total))
 	}
 	return exchange.Run(ctx, job)
 }
@@ -347,4 +271,31 @@ func (s *sitting) judge(ctx context.Context, sides []exchange.Side, result *exch
 		}
 		return checks(v, i)
 	})
+}
+
+// cpuUsed is the CPU time in ns that each variant uses while no client asks.
+func (s *sitting) cpuUsed(ctx context.Context, length time.Duration) (used map[string]int64, seconds float64,
+	err error) {
+	used = map[string]int64{}
+	begin := time.Now()
+	read := func(sign int64) error {
+		return s.all(func(v *variant) error {
+			cpu, err := v.CPU()
+			if err != nil {
+				return v.NoAnswer(ctx, err.Error())
+			}
+			if len(cpu) == len(v.Running) { // else it is not known
+				used[v.Name] += sign * cpu.Sum()
+			}
+			return nil
+		})
+	}
+	if err := read(-1); err != nil {
+		return nil, 0, err
+	}
+	if err := record.Sleep(ctx, length); err != nil {
+		return nil, 0, err
+	}
+	seconds = time.Since(begin).Seconds()
+	return used, seconds, read(1)
 }

@@ -17,22 +17,15 @@ import (
 	"tsduel/host/profiles"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
-	"tsduel/host/servers"
 )
-
-// alone is a variant that runs alone: in its solo part, and when an upgrade loads as much again.
-type alone struct {
-	*variant
-	record *record.SoloRecord
-}
 
 // run is the solo part: the load, unless an earlier block has loaded, and on request TSBS's closed loop.
 func (a *alone) run(ctx context.Context, loaded bool) (err error) {
-	if loaded && !a.Plan.Queries.Solo {
+	if loaded && !a.in.Plan.Queries.Solo {
 		return a.workOnCopy(ctx)
 	}
 	a.record = &record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
-	defer func() { a.block.Solo[a.Name] = *a.record }()
+	defer func() { a.in.block.Solo[a.Name] = *a.record }()
 	if a.Snapshots, err = scrape.Create(filepath.Join(a.Dir, "metrics.prom.gz"), a.Module.Ticks); err != nil {
 		return err
 	}
@@ -41,13 +34,13 @@ func (a *alone) run(ctx context.Context, loaded bool) (err error) {
 			return err
 		}
 	}
-	if a.loadsInTurn() { // the duel starts with an empty disk
+	if a.in.loadsInTurn() { // the duel starts with an empty disk
 		return errors.Join(a.Close(false), a.Empty(false))
 	}
 	if err := a.workOnCopy(ctx); err != nil {
 		return err
 	}
-	if a.Plan.Queries.Solo {
+	if a.in.Plan.Queries.Solo {
 		if err := a.queries(ctx); err != nil {
 			return err
 		}
@@ -57,12 +50,11 @@ func (a *alone) run(ctx context.Context, loaded bool) (err error) {
 
 // workOnCopy moves the variant to a copy of its data, if later blocks need them as the load left them.
 func (v *variant) workOnCopy(ctx context.Context) error {
-	if v.Plan.Design.Reload != "once" || v.Plan.Design.StartFrom == "baseline" {
+	if v.in.Plan.Design.Reload != "once" || v.in.Plan.Design.StartFrom == "baseline" {
 		return nil // an upgrade makes its own copies
 	}
-	paths := machine.Copying{From: v.layout.DataDir("loaded", v.loadedBy(v.Name)), To: v.layout.DataDir("copies", v.Name)}
-	v.Data = paths.To
-	_, err := machine.Copy(ctx, paths)
+	v.Data = v.in.layout.DataDir("copies", v.Name)
+	_, err := machine.Copy(ctx, machine.Copying{From: v.in.layout.DataDir("loaded", v.in.loadedBy(v.Name)), To: v.Data})
 	return err
 }
 
@@ -94,13 +86,13 @@ func (a *alone) fromEmptyDisk(ctx context.Context) (err error) {
 
 func (a *alone) canary() error {
 	// Writes of other variants end before this one is measured.
-	err := record.SyncDisk(a.Scratch)
-	limits := a.Plan.Noise
+	err := record.SyncDisk(a.in.Scratch)
+	limits := a.in.Plan.Noise
 	if err != nil || limits == nil || cmp.Or(limits.CanaryPct, limits.CanaryFlagPct, limits.CanaryFsyncFlagPct) == nil {
 		return err
 	}
 	s := a.begin(record.Solo, "canary", "")
-	if a.record.Canary, err = machine.TakeCanary(a.Scratch); err != nil {
+	if a.record.Canary, err = machine.TakeCanary(a.in.Scratch); err != nil {
 		return err
 	}
 	s.close(0, 0)
@@ -111,21 +103,16 @@ func (a *alone) keepSizes(ctx context.Context) error {
 	by, sum, err := a.Sizes(ctx)
 	a.record.Sizes, a.record.SizesByRole = sum, nil
 	for name, bytes := range by {
-		a.byRole(&a.record.SizesByRole, name, bytes)
+		a.in.byRole(&a.record.SizesByRole, name, bytes)
 	}
 	return err
 }
 
-func (a *alone) keepCPU(phase string, used servers.Usage) {
-	a.record.CPUNS[phase] = used.Sum()
-	a.byRole(&a.record.CPUNSByRole, phase, used)
-}
-
 // firstWindow is its data, or the large load of the warm-up block.
 func (a *alone) firstWindow() (data record.DataFile, err error) {
-	files := a.Workload.Data
-	if a.loadsInTurn() {
-		files = a.Workload.Alone
+	files := a.in.Workload.Data
+	if a.in.loadsInTurn() {
+		files = a.in.Workload.Alone
 	}
 	if files = record.OfFormat(files, a.Module.DataFormat); len(files) != 1 {
 		return data, fmt.Errorf("raw/workload.json has %d files of data in format %q", len(files), a.Module.DataFormat)
@@ -147,12 +134,12 @@ func (a *alone) load(ctx context.Context, data record.DataFile, part, phase stri
 	written, _ := a.Kernel()
 	s := a.begin(part, phase, "")
 	stopTicks := a.Snapshots.Ticks(ctx, nil)
-	endProfile := a.profiler.Read(ctx, "load", profiles.FirstWindow, endpoints(a.variant)...)
+	endProfile := a.in.profiler.Read(ctx, "load", profiles.FirstWindow, endpoints(a.variant)...)
 	defer endProfile(0)
-	w := watch{stallS: a.Plan.Watchdog.LoadStallS}
+	w := watch{stallS: a.in.Plan.Watchdog.LoadStallS}
 	w.progress = func() (float64, error) {
 		done := acknowledged(prefix + ".csv")
-		a.Events.Progress(phase, int64(done), planned)
+		a.in.Events.Progress(phase, int64(done), planned)
 		return done, nil
 	}
 	w.stalled = func() error {
@@ -199,7 +186,7 @@ func (a *alone) load(ctx context.Context, data record.DataFile, part, phase stri
 	if a.record.WrittenBytes = -1; written.StorageWritten >= 0 && drained.written >= 0 {
 		a.record.WrittenBytes = drained.written - written.StorageWritten
 	}
-	if a.Plan.Settle.Drain {
+	if a.in.Plan.Settle.Drain {
 		a.record.DrainS = &drained.seconds
 	}
 	// The body may be the one of the last poll: nothing changes any more.
@@ -239,7 +226,7 @@ func (a *alone) ended(ctx context.Context, prefix string, code int) error {
 		return err
 	}
 	return a.Equal("load_exit", 0, int64(code), "the loader ended with %s: %s%s", logs.ExitWords(code),
-		logs.ClientWords(prefix+".stderr"), a.outOfMemory())
+		logs.ClientWords(prefix+".stderr"), a.in.outOfMemory())
 }
 
 // sent checks the loader's own count and complaints, before the queries take an hour on half the data.
@@ -273,8 +260,8 @@ func (a *alone) sent(prefix string, planned int64) error {
 func (a *alone) settle(ctx context.Context, part string, loadEnd time.Time, drained func()) (at drain, err error) {
 	s := a.begin(part, "settle", "")
 	s.listen(a.Running...)
-	deadline := time.Now().Add(record.Seconds(a.Plan.Settle.TimeoutS))
-	natural, polls := a.Module.Quiet, a.Plan.Settle.Polls
+	deadline := time.Now().Add(record.Seconds(a.in.Plan.Settle.TimeoutS))
+	natural, polls := a.Module.Quiet, a.in.Plan.Settle.Polls
 	if a.mergesLater() && part == record.Solo {
 		natural, polls = a.Module.BeforeMerge, 1
 	}
@@ -288,10 +275,10 @@ func (a *alone) settle(ctx context.Context, part string, loadEnd time.Time, drai
 		return at, err
 	}
 	drained()
-	if a.Plan.Settle.Mode == "merged" && a.merges() && !a.mergesLater() {
+	if a.in.Plan.Settle.Mode == "merged" && a.merges() && !a.mergesLater() {
 		a.Snapshots.Mark("settle", "begin", "")
 		// A merge that we ask for is not the load's work. The first poll may come before the merge has begun.
-		if _, err := settled("merged", a.Module.Quiet, max(2, a.Plan.Settle.Polls)); err != nil {
+		if _, err := settled("merged", a.Module.Quiet, max(2, a.in.Plan.Settle.Polls)); err != nil {
 			return at, err
 		}
 	}

@@ -6,48 +6,29 @@ import (
 	"tsduel/host/proc"
 )
 
-// processes are all those of a variant, which stand still while another one is asked (exchange.Turn).
-type processes []*proc.Process
-
-func (all processes) Hold() error {
-	for _, p := range all {
-		if err := p.Hold(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (all processes) Release() (err error) {
-	for _, p := range all {
-		err = errors.Join(err, p.Release())
-	}
-	return err
-}
-
 // takeTurns decides, once all have been started, whether the variants of a sitting take turns in running. Each is held
 // once, since a place may refuse that.
 func takeTurns(s *sitting) error {
 	s.turns = map[string]processes{}
-	if s.Plan.Deployed() {
+	if s.in.Plan.Deployed() {
 		s.record.Unheld = "they run already, and nothing of them is held"
 		return nil
 	}
-	if !s.Plan.Duel.Hold {
+	if !s.in.Plan.Duel.Hold {
 		s.record.Unheld = "duel.hold is false"
 		return nil
 	}
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		var own processes
 		for _, server := range v.Running {
 			own = append(own, server.Process)
 		}
 		if err := errors.Join(own.Hold(), own.Release()); err != nil {
 			if dead := v.Died(); dead != nil {
-				return s.blame(v, dead)
+				return s.in.blame(v, dead)
 			}
 			if _, late := errors.AsType[proc.Late](err); late {
-				s.block.Void = v.Name + ": " + err.Error()
+				s.in.block.Void = v.Name + ": " + err.Error()
 				return nil
 			}
 			return runTogether(s, err.Error())
@@ -63,7 +44,7 @@ func runTogether(s *sitting, why string) error {
 	s.record.HeldBy = ""
 	if s.record.Unheld != why {
 		s.record.Unheld = why
-		s.note("", "", "the variants run while others are asked: "+why)
+		s.in.note("", "", "the variants run while others are asked: "+why)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ const downgradeAsked = 8
 // upgrade starts every variant on a copy of what the baseline has loaded (design.start_from: baseline):
 // alone, then all together, then all together with as much again on top.
 type upgrade struct {
-	*frame
+	in       *frame
 	record   *record.UpgradeRecord
 	baseline *variant
 	source   string            // the baseline's data
@@ -37,7 +37,7 @@ type upgrade struct {
 
 func runUpgrade(ctx context.Context, f *frame) (err error) {
 	baseline := f.variants[f.Plan.Variants[0].Name]
-	u := &upgrade{frame: f, baseline: baseline, source: baseline.Data, record: &record.UpgradeRecord{
+	u := &upgrade{in: f, baseline: baseline, source: baseline.Data, record: &record.UpgradeRecord{
 		Copies: map[string]record.CopyRecord{}, Start: map[string]record.UpgradeStart{},
 		Ingest: map[string]record.SoloRecord{}, Sizes: map[string]map[string]int64{},
 		Downgrade: map[string]record.Downgrade{}}}
@@ -46,9 +46,9 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 		return err
 	}
 	each := func(do func(context.Context, *variant) error) func() error {
-		return func() error { return u.all(func(v *variant) error { return do(ctx, v) }) }
+		return func() error { return u.in.all(func(v *variant) error { return do(ctx, v) }) }
 	}
-	err = u.steps(
+	err = u.in.steps(
 		each(u.copy),
 		each(u.start),
 		func() error { return runDuel(ctx, f, "before", f.Row.QueryTypes, &u.record.Before) },
@@ -58,7 +58,7 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, v := range u.variants {
+	for _, v := range u.in.variants {
 		if err := v.Close(true); err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 // copy gives a variant its own directories: a copy of the data, and one for its files.
 func (u *upgrade) copy(ctx context.Context, v *variant) (err error) {
 	s := v.begin(record.InUpgrade, "copy", "")
-	v.Data, v.Dir = u.layout.DataDir("copies", v.Name), filepath.Join(v.Dir, "upgrade")
+	v.Data, v.Dir = u.in.layout.DataDir("copies", v.Name), filepath.Join(v.Dir, "upgrade")
 	if err := os.MkdirAll(v.Dir, 0o777); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (u *upgrade) unchanged() error {
 	}
 	for _, path := range slices.Sorted(maps.Keys(u.sums)) {
 		if now[path] != u.sums[path] {
-			_ = os.Remove(u.layout.LoadedMark()) // the data are not what was loaded any more
+			_ = os.Remove(u.in.layout.LoadedMark()) // the data are not what was loaded any more
 			return record.FailedError("%s was changed through a copy that shared it by a hard link: `immutable` of "+
 				"tsduel/targets/%s.py must not name it; nothing of this block was kept", path, u.baseline.Target)
 		}
@@ -114,7 +114,7 @@ func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
 		s.close(1, 0)
 		message := "it does not start on what the baseline has left: " + rec.Refused
 		_ = v.Equal("upgrade_start", 1, 0, "%s", message) // the block does not fail
-		u.note(v.Name, "", message)
+		u.in.note(v.Name, "", message)
 		return v.Close(true)
 	}
 	if err != nil {
@@ -127,8 +127,8 @@ func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
 		return err
 	}
 	rec.FirstAnswerS = time.Since(begin).Seconds()
-	deadline := begin.Add(record.Seconds(u.Plan.Settle.TimeoutS))
-	quiet, err := v.waitQuiet(ctx, v.Module.Quiet, u.Plan.Settle.Polls, begin, deadline)
+	deadline := begin.Add(record.Seconds(u.in.Plan.Settle.TimeoutS))
+	quiet, err := v.waitQuiet(ctx, v.Module.Quiet, u.in.Plan.Settle.Polls, begin, deadline)
 	if err != nil {
 		return err
 	}
@@ -141,9 +141,9 @@ func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
 // firstAnswer sends the first query of the duel that follows until its answer has data. If answers to all types
 // may have none, it waits for an answer.
 func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
-	types := u.Row.QueryTypes
-	filled := slices.IndexFunc(types, func(t string) bool { return !u.Plan.MayBeEmpty(t) })
-	for deadline := time.Now().Add(record.Seconds(u.Plan.Watchdog.QueryStallS)); ; {
+	types := u.in.Row.QueryTypes
+	filled := slices.IndexFunc(types, func(t string) bool { return !u.in.Plan.MayBeEmpty(t) })
+	for deadline := time.Now().Add(record.Seconds(u.in.Plan.Watchdog.QueryStallS)); ; {
 		result, err := u.send(ctx, types[max(0, filled)], 1, exchange.Side{Name: v.Name, URL: v.URL()})
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 		}
 		if time.Now().After(deadline) {
 			return checks.Faultf("no query was answered with data within %v s of the start: %s; %s",
-				u.Plan.Watchdog.QueryStallS, cmp.Or(side.Failure, "the answers have no data"), v.QueryServer().LastWords())
+				u.in.Plan.Watchdog.QueryStallS, cmp.Or(side.Failure, "the answers have no data"), v.QueryServer().LastWords())
 		}
 		if err := record.Sleep(ctx, servers.ReadyEvery); err != nil {
 			return err
@@ -168,11 +168,11 @@ func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 // send exchanges the first queries of this block's slice between servers of the baseline's target.
 func (u *upgrade) send(ctx context.Context, queryType string, count int,
 	sides ...exchange.Side) (*exchange.Result, error) {
-	source, reading, err := u.open(queryType, &u.baseline.Module, func(int) int {
-		if u.Calibration == nil {
+	source, reading, err := u.in.open(queryType, &u.baseline.Module, func(int) int {
+		if u.in.Calibration == nil {
 			return 0
 		}
-		return u.Row.Turn * u.Calibration.Counts[queryType]
+		return u.in.Row.Turn * u.in.Calibration.Counts[queryType]
 	})
 	if err != nil {
 		return nil, err
@@ -181,13 +181,13 @@ func (u *upgrade) send(ctx context.Context, queryType string, count int,
 	for i := range sides {
 		sides[i].Source, sides[i].Reading = source, reading
 	}
-	return exchange.Run(ctx, exchange.Job{Sides: sides, Timeout: record.Seconds(u.Plan.Watchdog.QueryStallS),
+	return exchange.Run(ctx, exchange.Job{Sides: sides, Timeout: record.Seconds(u.in.Plan.Watchdog.QueryStallS),
 		Until: exchange.Until{Count: count}})
 }
 
 // ingest loads as much again on top of the first window, alone, until nothing is left to do.
 func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
-	data := record.OfFormat(u.Workload.Continued, v.Module.DataFormat)
+	data := record.OfFormat(u.in.Workload.Continued, v.Module.DataFormat)
 	if len(data) == 0 {
 		return fmt.Errorf("raw/workload.json has no data in format %q that continue the first", v.Module.DataFormat)
 	}
@@ -209,16 +209,16 @@ func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
 func (u *upgrade) after(ctx context.Context) error {
 	var types []string
 	windows := []string{"@half", "@new"}
-	if u.Row.Block%2 == 1 {
+	if u.in.Row.Block%2 == 1 {
 		slices.Reverse(windows)
 	}
-	for _, queryType := range u.Row.QueryTypes {
+	for _, queryType := range u.in.Row.QueryTypes {
 		types = append(types, queryType+windows[0], queryType+windows[1])
 	}
-	if err := runDuel(ctx, u.frame, "after", types, &u.record.After); err != nil {
+	if err := runDuel(ctx, u.in, "after", types, &u.record.After); err != nil {
 		return err
 	}
-	return u.all(func(v *variant) (err error) {
+	return u.in.all(func(v *variant) (err error) {
 		_, u.record.Sizes[v.Name], err = v.Sizes(ctx)
 		return err
 	})
@@ -228,20 +228,20 @@ func (u *upgrade) after(ctx context.Context) error {
 // its own data runs next to it. Any outcome is a result.
 func (u *upgrade) downgrades(ctx context.Context) (err error) {
 	var left []*variant
-	for _, name := range u.Row.Order {
-		if v := u.variants[name]; v != u.baseline && (!v.failed || u.block.Refused(name) != "") {
+	for _, name := range u.in.Row.Order {
+		if v := u.in.variants[name]; v != u.baseline && (!v.failed || u.in.block.Refused(name) != "") {
 			left = append(left, v)
 		}
 	}
-	if u.baseline.failed || len(left) == 0 || u.block.Void != "" {
+	if u.baseline.failed || len(left) == 0 || u.in.block.Void != "" {
 		return nil
 	}
 	if err := u.baseline.Forget(ctx); err != nil {
-		return u.blame(u.baseline, err)
+		return u.in.blame(u.baseline, err)
 	}
 	u.baseline.Enter(record.InUpgrade, "downgrade", "")
 	if _, err := u.baseline.Launch(ctx, "downgrade-", nil); err != nil {
-		return u.blame(u.baseline, err)
+		return u.in.blame(u.baseline, err)
 	}
 	for _, v := range left {
 		if err := u.downgrade(ctx, v); err != nil {
@@ -255,12 +255,12 @@ func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error)
 	s := candidate.begin(record.InUpgrade, "downgrade", "")
 	var rec record.Downgrade
 	defer func() { u.record.Downgrade[candidate.Name] = rec }()
-	v := newVariant(u.frame, u.baseline.Variant.Variant)
+	v := newVariant(u.in, u.baseline.Variant.Variant)
 	v.Dir, v.Data = candidate.Dir, candidate.Data
 	v.Enter(record.InUpgrade, "downgrade", "")
 	defer func() { err = errors.Join(err, v.Close(true)) }()
 	if err := v.Forget(ctx); err != nil {
-		return u.blame(candidate, err)
+		return u.in.blame(candidate, err)
 	}
 	rec.StartS, err = v.Launch(ctx, "downgrade-", nil)
 	if broken, ok := errors.AsType[*checks.Fault](err); ok {
@@ -272,12 +272,12 @@ func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error)
 	}
 	rec.Starts = true
 	exchanges, windows := 0, []string{"", "@half", "@new"}
-	if u.block.Refused(candidate.Name) != "" {
+	if u.in.block.Refused(candidate.Name) != "" {
 		windows = windows[:1] // it has no other data
 	}
 	for _, window := range windows {
 		answers := record.DowngradeAnswers{Window: cmp.Or(strings.TrimPrefix(window, "@"), "old")}
-		for _, queryType := range u.Row.QueryTypes {
+		for _, queryType := range u.in.Row.QueryTypes {
 			result, err := u.send(ctx, queryType+window, downgradeAsked,
 				exchange.Side{Name: u.baseline.Name, URL: u.baseline.URL()},
 				exchange.Side{Name: "the downgraded one", URL: v.URL()})
@@ -289,7 +289,7 @@ func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error)
 			answers.Same += side.Compared - side.Differences
 			answers.Empty += side.Empty
 			if answers.What == "" && result.First != nil {
-				answers.What = queryType + ": " + u.Hidden.Mask(result.First.What)
+				answers.What = queryType + ": " + u.in.Hidden.Mask(result.First.What)
 			}
 			answers.What = cmp.Or(answers.What, result.Stopped)
 		}

@@ -10,43 +10,50 @@ import (
 	"tsduel/host/record"
 )
 
+func operation(stream openloop.Stream) string {
+	if stream.Lines != nil {
+		return "batch"
+	}
+	return "query"
+}
+
 // windows tells at the end of each window how the servers are, and how fast they answered in it. It is an
 // event, not a file of the block: what hours have shown survives a kill of the block.
-func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
+func windows(v *variant, streams []openloop.Stream) func([]*openloop.Result) {
 	began := time.Now()
 	last, spent := began, int64(0)
-	if used, err := r.CPU(); err == nil {
+	if used, err := v.CPU(); err == nil {
 		spent = used.Sum()
 	}
-	facts, err := noise.Describe(r.Scratch)
+	facts, err := noise.Describe(v.in.Scratch)
 	if err != nil {
 		facts = &record.Facts{} // nobody knows a limit
 	}
-	if own := len(r.Host.Pin.Server); own > 0 {
+	if own := len(v.in.Host.Pin.Server); own > 0 {
 		facts.CPUs = own // what Describe sees are the client's
 	}
 	return func(results []*openloop.Result) {
 		now := time.Now()
-		used, err := r.CPU()
+		used, err := v.CPU()
 		if err != nil {
 			return // a server has ended, which its phase says
 		}
-		fields := record.Fields{"block": r.Row.Block, "variant": r.Name, "life": record.Epoch(began),
+		fields := record.Fields{"block": v.in.Row.Block, "variant": v.Name, "life": record.Epoch(began),
 			"elapsed_s": now.Sub(began).Seconds(), "cpu_cores": float64(used.Sum()-spent) / float64(now.Sub(last)),
 			"cpu_limit": facts.CPUs}
 		// What cannot be read is left out.
-		if sum, _ := r.Kernel(); sum.RSS >= 0 {
+		if sum, _ := v.Kernel(); sum.RSS >= 0 {
 			fields["rss_bytes"], fields["rss_limit"] = sum.RSS, facts.MemoryBytes
 		}
 		files := proc.Files{}
-		for _, s := range r.Running {
+		for _, s := range v.Running {
 			if own, err := proc.OpenFiles(s.Pid); err == nil && own.Open > files.Open {
 				files = *own
 				fields["open_files"], fields["open_limit"] = files.Open, files.Most
 			}
 		}
-		free, _ := record.IsFull(r.Scratch)
-		data := record.UsedBytes(filepath.Join(r.Scratch, "data"))
+		free, _ := record.IsFull(v.in.Scratch)
+		data := record.UsedBytes(filepath.Join(v.in.Scratch, "data"))
 		fields["disk_bytes"], fields["disk_limit"] = data, data+free
 		for i, result := range results {
 			if result.Response.TotalCount() > 0 {
@@ -54,6 +61,6 @@ func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 			}
 		}
 		last, spent = now, used.Sum()
-		r.Events.Emit("window", fields)
+		v.in.Events.Emit("window", fields)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"tsduel/host/exchange"
 	"tsduel/host/record"
 )
 
@@ -15,11 +14,11 @@ const shares = 3
 // counts says that the work of a query type is counted in this sitting: its counters are read at its own edges. That
 // waits, since some databases repeat an answer for a second.
 func counts(s *sitting, queryType string) bool {
-	if s.index > 0 || s.when != "" || s.profiler != nil || s.Calibration == nil {
+	if s.index > 0 || s.when != "" || s.in.profiler != nil || s.in.Calibration == nil {
 		return false
 	}
-	at := slices.IndexFunc(s.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == queryType })
-	return s.Plan.Duel.Work == "all" || s.Plan.Duel.Work == "third" && (at+s.Row.Block)%shares == 0
+	at := slices.IndexFunc(s.in.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == queryType })
+	return s.in.Plan.Duel.Work == "all" || s.in.Plan.Duel.Work == "third" && (at+s.in.Row.Block)%shares == 0
 }
 
 // countedLast are the query types, those last whose work is counted: one reading then is the edge of two of them, and
@@ -27,7 +26,7 @@ func counts(s *sitting, queryType string) bool {
 // was asked before fills caches, and so changes what is counted.
 func countedLast(s *sitting) (types []string) {
 	var counted []string
-	for _, t := range s.Plan.Queries.Types {
+	for _, t := range s.in.Plan.Queries.Types {
 		if slices.Contains(s.types, t.Name) && counts(s, t.Name) {
 			counted = append(counted, t.Name)
 		}
@@ -40,29 +39,6 @@ func countedLast(s *sitting) (types []string) {
 	return append(types, counted...)
 }
 
-// primed is how many exchanges of each type precede the first counted phase, if the work of all types is counted.
-const primed = 32
-
-// prime asks queries that no phase of this block asks, in a sitting whose work is counted.
-func prime(ctx context.Context, s *sitting) error {
-	for _, queryType := range s.types {
-		if !counts(s, queryType) {
-			return nil
-		}
-		a := &asking{sitting: s, queryType: queryType, first: s.sent[queryType]}
-		a.plan()
-		a.first += a.job.Until.Count * s.record.Sittings
-		a.job.Until = exchange.Until{Count: primed}
-		if err := a.open(); err != nil {
-			return err
-		}
-		if _, err := s.send(ctx, a.job); err != nil {
-			return err
-		}
-	}
-	return s.readCounters(ctx)
-}
-
 // findReadingCost reads the counters in the warm-up block with nothing between: what a server does for its reader, and
 // by itself in that second, is taken off from what is counted.
 func findReadingCost(ctx context.Context, s *sitting) error {
@@ -72,7 +48,7 @@ func findReadingCost(ctx context.Context, s *sitting) error {
 		if err := s.readCounters(ctx); err != nil {
 			return err
 		}
-		for _, v := range s.alive() {
+		for _, v := range s.in.alive() {
 			if costs[v.Name] == nil {
 				costs[v.Name] = map[string][]float64{}
 			}
@@ -94,8 +70,8 @@ func findReadingCost(ctx context.Context, s *sitting) error {
 // workOf is the growth of a variant's counters between two readings, without what so many readings cost.
 func workOf(v *variant, s *sitting, before []byte, readings int) map[string]float64 {
 	all := grown(v.Module, before, s.bodies[v.Name])
-	if s.Calibration != nil {
-		for name, cost := range s.Calibration.Reading[v.Name] {
+	if s.in.Calibration != nil {
+		for name, cost := range s.in.Calibration.Reading[v.Name] {
 			grew, has := all[name]
 			if cost *= float64(readings); has {
 				all[name] = max(0, grew-cost)

@@ -17,7 +17,7 @@ func counting(block int, which string) *sitting {
 	}
 	f := &frame{Spec: record.Spec{Plan: plan, Row: record.BlockRow{Block: block}, Calibration: &record.Calibration{
 		Reading: map[string]map[string]float64{"b": {"objects": 10}}}}}
-	s := (&duel{frame: f, types: []string{"t", "s", "r", "q", "p"}}).sitting(0)
+	s := (&duel{in: f, types: []string{"t", "s", "r", "q", "p"}}).sitting(0)
 	return s
 }
 

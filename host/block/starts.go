@@ -1,12 +1,14 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"tsduel/host/checks"
+	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
@@ -27,7 +29,7 @@ var idleSample = time.Second / 4
 // are asked again until the numbers are equal: a database ignores the request while another merge runs.
 func (s *sitting) startEqually(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
-		err := s.steps(
+		err := s.in.steps(
 			func() error {
 				return s.all(func(v *variant) error {
 					if v.mergesLater() && !s.loading && (attempt > 1 || s.when != "before" && s.index == 0) {
@@ -44,21 +46,21 @@ func (s *sitting) startEqually(ctx context.Context) error {
 				return s.all(func(v *variant) error { return v.AnswersKept(s.bodies[v.Name]) })
 			},
 		)
-		if err != nil || s.decided() {
+		if err != nil || s.in.decided() {
 			return err
 		}
 		difference, err := s.unequalParts()
 		switch {
 		case err != nil || difference == "":
 			return err
-		case slices.ContainsFunc(s.alive(), (*variant).mergesLater) && attempt < mergeAttempts:
+		case slices.ContainsFunc(s.in.alive(), (*variant).mergesLater) && attempt < mergeAttempts:
 			continue
-		case !slices.ContainsFunc(s.alive(), (*variant).merges):
-			s.note("", "", difference)
-		case s.Plan.Settle.Mode == "merged":
-			s.block.Void = "unequal starts: " + difference + ", though they were merged"
+		case !slices.ContainsFunc(s.in.alive(), (*variant).merges):
+			s.in.note("", "", difference)
+		case s.in.Plan.Settle.Mode == "merged":
+			s.in.block.Void = "unequal starts: " + difference + ", though they were merged"
 		default:
-			s.note("", "", difference+": SET=\"settle.mode=merged\" makes them alike")
+			s.in.note("", "", difference+": SET=\"settle.mode=merged\" makes them alike")
 		}
 		return nil
 	}
@@ -67,7 +69,7 @@ func (s *sitting) startEqually(ctx context.Context) error {
 // unequalParts says in how many parts the data of one database lie, if that differs between its sides.
 func (s *sitting) unequalParts() (string, error) {
 	first := map[string]float64{} // by target and number of replicas, each of which has parts of its own
-	for _, v := range s.alive() {
+	for _, v := range s.in.alive() {
 		counter, has := v.Module.Counters["parts"]
 		parts, found, err := scrape.Sum(s.bodies[v.Name], counter)
 		if err != nil {
@@ -79,10 +81,10 @@ func (s *sitting) unequalParts() (string, error) {
 		if !found {
 			unknown := fmt.Sprintf("in how many parts the data of %s lie is not known: %s is not in its /metrics", v.Name,
 				counter.Name)
-			if s.Plan.Settle.Mode == "merged" && v.merges() {
+			if s.in.Plan.Settle.Mode == "merged" && v.merges() {
 				v.EqualStart(-1, unknown)
 			} else {
-				s.note(v.Name, "", unknown)
+				s.in.note(v.Name, "", unknown)
 			}
 			continue
 		}
@@ -100,7 +102,7 @@ func (s *sitting) unequalParts() (string, error) {
 func (s *sitting) awaitIdle(ctx context.Context) error {
 	var reported []*variant
 	// Without data nothing is merged, and some databases count nothing.
-	return s.untilIdle(ctx, time.Now(), s.Plan.Watchdog.IdleTimeoutS, !s.loading, func(v *variant, now idleState) {
+	return s.untilIdle(ctx, time.Now(), s.in.Plan.Watchdog.IdleTimeoutS, !s.loading, func(v *variant, now idleState) {
 		if slices.Contains(reported, v) {
 			return
 		}
@@ -108,10 +110,10 @@ func (s *sitting) awaitIdle(ctx context.Context) error {
 		side := s.record.Start[v.Name]
 		if !now.idle {
 			side.IdleTimeout = true
-			s.note(v.Name, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the "+
+			s.in.note(v.Name, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the "+
 				"like): its exchanges have that beside them", now.seconds, 100*now.share, now.left))
 		} else if now.share >= idleShare {
-			s.note(v.Name, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*now.share))
+			s.in.note(v.Name, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*now.share))
 		}
 		side.IdleS = now.seconds
 		s.record.Start[v.Name] = side
@@ -130,11 +132,11 @@ func (s *sitting) untilIdle(ctx context.Context, begin time.Time, patience float
 	tell func(*variant, idleState)) error {
 	for samples := (cpuSamples{}); ; {
 		used, seconds, err := s.cpuUsed(ctx, idleSample)
-		if err != nil || s.decided() {
+		if err != nil || s.in.decided() {
 			return err
 		}
 		busy := false
-		for _, v := range s.alive() {
+		for _, v := range s.in.alive() {
 			samples[v.Name] = append(samples[v.Name], float64(used[v.Name])/seconds/1e9)
 			busy = busy || !samples.idle(v.Name)
 		}
@@ -161,7 +163,7 @@ func (s *sitting) untilIdle(ctx context.Context, begin time.Time, patience float
 			}
 			return err
 		})
-		if err != nil || s.decided() || !waiting {
+		if err != nil || s.in.decided() || !waiting {
 			return err
 		}
 	}
@@ -179,29 +181,93 @@ func (c cpuSamples) idle(name string) bool {
 		slices.Max(shares)-slices.Min(shares) < idleShare
 }
 
-// cpuUsed is the CPU time in ns that each variant uses while no client asks.
-func (s *sitting) cpuUsed(ctx context.Context, length time.Duration) (used map[string]int64, seconds float64,
-	err error) {
-	used = map[string]int64{}
-	begin := time.Now()
-	read := func(sign int64) error {
-		return s.all(func(v *variant) error {
-			cpu, err := v.CPU()
-			if err != nil {
-				return v.NoAnswer(ctx, err.Error())
+// start starts all variants equally: no kept answers, the data of all or none in the page cache, all idle.
+func (s *sitting) start(ctx context.Context) error {
+	phase := s.enter("start", "")
+	defer phase.close(0, 0)
+	if s.in.Plan.Deployed() {
+		return s.in.steps(
+			func() error { return s.all(func(v *variant) error { return v.Connect(ctx) }) },
+			func() error { return s.readCounters(ctx) },
+			func() error { return takeTurns(s) },
+		)
+	}
+	return s.in.steps(
+		func() error {
+			return s.all(func(v *variant) (err error) {
+				side, again := s.record.Start[v.Name]
+				if again {
+					side.Restarts++
+				}
+				side.CachesDeleted, side.DataReadBytes, err = v.Equalize(ctx)
+				s.record.Start[v.Name] = side
+				return err
+			})
+		},
+		func() error {
+			// B C C B over the sittings, so that the order cancels out within a block.
+			order := s.turned(s.in.Row.Start, s.index%4 == 1 || s.index%4 == 2)
+			return s.in.inOrder(order, func(v *variant) error {
+				_, err := v.Launch(ctx, cmp.Or(s.when, "duel")+"-", s.in.Host.Pin.Server)
+				return err
+			})
+		},
+		func() error { return record.SyncDisk(s.in.Scratch) },
+		func() error { return s.startEqually(ctx) },
+		s.keepPlaces,
+		func() error { return keepGoCPUs(s) },
+		func() error { return takeTurns(s) },
+		func() error {
+			if !s.in.Host.Instructions {
+				return nil
 			}
-			if len(cpu) == len(v.Running) { // else it is not known
-				used[v.Name] += sign * cpu.Sum()
-			}
-			return nil
-		})
+			return s.all(func(v *variant) error { return v.CountInstructions() })
+		},
+	)
+}
+
+// stop stops all variants gracefully, after a check that their processes are those that were started.
+func (s *sitting) stop(ctx context.Context) error {
+	phase := s.enter("stop", "")
+	defer phase.close(0, 0)
+	return s.all(func(v *variant) error {
+		if s.in.Plan.Deployed() {
+			defer v.Leave()
+			return v.SameStart(ctx)
+		}
+		if err := v.Died(); err != nil {
+			return err
+		}
+		if err := v.SameProcess(); err != nil {
+			return err
+		}
+		_, err := v.Shutdown(ctx)
+		return err
+	})
+}
+
+func (s *sitting) keepPlaces() error {
+	for _, v := range s.in.alive() {
+		for _, server := range v.Running {
+			s.record.Places = append(s.record.Places, record.DuelPlace{Sitting: s.index, Loading: s.loading, Variant: v.Name,
+				Role: server.Role, Placed: proc.Placed(server.Pid, server.Program)})
+		}
 	}
-	if err := read(-1); err != nil {
-		return nil, 0, err
+	return nil
+}
+
+// goCPUs is how many CPUs a Go program sees, as VictoriaMetrics and Prometheus' client library tell it.
+var goCPUs = record.Counter{Name: "process_cpu_cores_available|go_sched_gomaxprocs_threads"}
+
+func keepGoCPUs(s *sitting) error {
+	if s.in.Plan.Limits.Cpus == 0 {
+		return nil
 	}
-	if err := record.Sleep(ctx, length); err != nil {
-		return nil, 0, err
+	s.record.GoCPUs = map[string]float64{}
+	for _, v := range s.in.alive() {
+		if sum, found, err := scrape.Sum(s.bodies[v.Name], goCPUs); err == nil && found {
+			s.record.GoCPUs[v.Name] = sum
+		}
 	}
-	seconds = time.Since(begin).Seconds()
-	return used, seconds, read(1)
+	return nil
 }
