@@ -19,15 +19,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pandas as pd
-import yaml
 from pydantic import Field, ValidationError
 from scipy.stats import mannwhitneyu
 
-from bench import ledger, quick, zeros
+from bench import ledger, quick
 from bench.figures import PROJECT
+from bench.pairs import Load, Pair, Truth, sources, truth
 from plots import markup
-from tsduel.calibrate import planted
-from tsduel.core import caches
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.metrics import ALL, GEOMEAN
@@ -37,14 +35,13 @@ from tsduel.stats.power import ALPHA
 
 PROTOCOL = 1
 """Raised where what a judge does has changed."""
-TRUTH, PAGE = PROJECT / "experiments/yardstick/pairs.yaml", PROJECT / "docs/yardstick.md"
+PAGE = PROJECT / "docs/yardstick.md"
 LINES = PROJECT / "results/yardstick/runs.csv"
 COLUMNS = (
     "pair", "judge", "protocol", "date", "machine", "beside", "minutes", "verdict", "sign", "size_pct", "lo_pct",
     "hi_pct", "also",
 )  # fmt: skip
 BEGIN, END = "<!-- made by: python -m bench.yardstick page -->", "<!-- until here -->"
-VICTORIAMETRICS = "https://github.com/VictoriaMetrics/VictoriaMetrics"
 GATE = (
     "workload.workers=1 duel.sittings=1 duel.seconds=0.65 duel.least=96 duel.load_sittings=1 duel.idle_s=0 "
     "duel.work=all settle.polls=1 design.reload=once design.judged=work design.thresholds.duel_objects=0.2"
@@ -61,47 +58,6 @@ DIFFERS, SAME = get_args(Verdict)
 FOUND, MISSED, TURNED, QUIET, FALSE = "found", "missed", "wrong sign", "quiet", "FALSE ALARM"
 
 
-class Question(Part):
-    """The rows that answer what is asked, each `METRIC TYPE`: of a duel, of counted work, of TSBS's own tools."""
-
-    ours: tuple[str, ...]
-    work: tuple[str, ...]
-    tsbs: str
-
-
-class Load(Part):
-    """Data and queries, and what each of our judges sets so that it takes about the same time."""
-
-    experiment: str
-    role: str = ""
-    set: str = ""
-    quick: str
-    gate: str
-    one: str
-    five: str
-
-
-class Pair(Part):
-    """Two programs, what is asked of them, and the truth: without a sign they do not differ."""
-
-    load: str
-    baseline: str
-    candidate: str
-    asked: str
-    sign: Literal["+", "-", ""] = ""
-    size_pct: float | None = None
-    source: str
-
-
-class Truth(Part):
-    """The file of pairs."""
-
-    minutes: float
-    questions: dict[str, Question]
-    loads: dict[str, Load]
-    pairs: dict[str, Pair]
-
-
 class Said(Part):
     """What a judge says of a pair. `also`: other metrics that it calls different."""
 
@@ -112,29 +68,6 @@ class Said(Part):
     hi_pct: float | None = None
     minutes: float = Field(ge=0)
     also: tuple[str, ...] = ()
-
-
-def truth() -> Truth:
-    """Return the pairs."""
-    # YAML's list is a tuple here, as in JSON.
-    written = yaml.safe_load(TRUTH.read_text(encoding="utf-8"))
-    try:
-        return Truth.model_validate(written, strict=False)
-    except ValidationError as error:
-        raise UserError(f"{TRUTH}: {first_error(error)}") from None
-
-
-def sources(pair: Pair) -> dict[str, str]:
-    """Return BASELINE and CANDIDATE of a pair; what is planted is made if it is missing."""
-    places: dict[str, Callable[[], str]] = {
-        "{victoriametrics}": lambda: VICTORIAMETRICS,
-        "{planted}": lambda: str(planted.repository(caches.directory(os.environ))),
-        "{checkout}": lambda: zeros.KINDS["checkout"]().aged.removeprefix("path:"),
-    }
-    found = {"BASELINE": pair.baseline, "CANDIDATE": pair.candidate}
-    for name, place in places.items():
-        found = {side: text.replace(name, place()) if name in text else text for side, text in found.items()}
-    return found
 
 
 def knobs(pair: Pair, load: Load, *settings: str) -> dict[str, str]:

@@ -3,15 +3,16 @@
 import pytest
 import yaml
 
-from bench import ledger, quick, yardstick
-from bench.yardstick import COLUMNS, JUDGES, TRUTH
+from bench import ledger, pairs, quick, yardstick
+from bench.pairs import TRUTH
+from bench.yardstick import COLUMNS, JUDGES
 from tsduel.calibrate.planted import PLANTS
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
 from tsduel.question import read
 
 BOOK = yardstick.truth()
-PLACES = {"{victoriametrics}": yardstick.VICTORIAMETRICS, "{planted}": "/planted", "{checkout}": "/checkout"}
+PLACES = {"{victoriametrics}": pairs.VICTORIAMETRICS, "{planted}": "/planted", "{checkout}": "/checkout"}
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_a_wrong_file_of_pairs_is_one_sentence(tmp_path, monkeypatch):
     written = yaml.safe_load(TRUTH.read_text())
     written["pairs"]["slow-2"]["sign"] = "more"
     (tmp_path / "pairs.yaml").write_text(yaml.safe_dump(written))
-    monkeypatch.setattr(yardstick, "TRUTH", tmp_path / "pairs.yaml")
+    monkeypatch.setattr(pairs, "TRUTH", tmp_path / "pairs.yaml")
     with pytest.raises(UserError, match=r"pairs\.yaml: pairs\.slow-2\.sign: Input should be"):
         yardstick.truth()
 
