@@ -70,12 +70,14 @@ def truth() -> Truth:
 
 def sources(pair: Pair) -> dict[str, str]:
     """Return BASELINE and CANDIDATE of a pair; what is planted is made if it is missing."""
-    places = {
-        "{victoriametrics}": lambda: VICTORIAMETRICS,
-        "{planted}": lambda: str(planted.repository(caches.directory(os.environ))),
-        "{checkout}": lambda: zeros.KINDS["checkout"]().aged.removeprefix("path:"),
-    }
     found = {"BASELINE": pair.baseline, "CANDIDATE": pair.candidate}
-    for name, place in places.items():
-        found = {side: text.replace(name, place()) if name in text else text for side, text in found.items()}
+    for name in ("victoriametrics", "planted", "checkout"):
+        if any(f"{{{name}}}" in text for text in found.values()):
+            found = {side: text.replace(f"{{{name}}}", _place(name)) for side, text in found.items()}
     return found
+
+
+def _place(name: str) -> str:
+    if name == "planted":
+        return str(planted.repository(caches.directory(os.environ)))
+    return VICTORIAMETRICS if name == "victoriametrics" else zeros.KINDS["checkout"]().aged.removeprefix("path:")
