@@ -363,7 +363,7 @@ var read = map[string]struct {
 }{
 	"logs/logs.go":           {1, "TestLastWords: lines without end"},
 	"servers/servers.go":     {1, "proc.MostLog, by which a log is cut"},
-	"block/sitting.go":       {1, trusted},
+	"block/starts.go":        {1, trusted},
 	"bound/bound.go":         {1, here},
 	"exchange/answers.go":    {3, here},
 	"exchange/conn.go":       {6, here},
