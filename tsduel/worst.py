@@ -223,7 +223,7 @@ def rule(directory: Path) -> Rule:
     study = Worst.load(directory)
     while wanted := following(study):
         at, why = wanted
-        blocks = {"draw": PROBE_BLOCKS, "confirm": blocks_anew(study)}.get(why, MORE_BLOCKS)
+        blocks = blocks_anew(study) if why == "confirm" else PROBE_BLOCKS if why == "draw" else MORE_BLOCKS
         number = len(study.probes)
         probe = Probe(run=f"{study.name}-{number:03d}", at=at, blocks=blocks, why=why)
         begin = time.monotonic()
