@@ -335,7 +335,7 @@ def table(known: Sequence[Mapping[str, str]], book: Truth) -> str:
     heads = ["judge", "found", "wrong sign", "false alarms", "size off by, points", "minutes", "not judged yet"]
     ours = [title("quick"), title("gate")]
 
-    def misses(pair: str) -> list[bool]:
+    def right(pair: str) -> list[bool]:
         return [good.get((pair, judge), FOUND) in {FOUND, QUIET} for judge in ours]
 
     def cell(pair: str, judge: str) -> str:
@@ -345,7 +345,7 @@ def table(known: Sequence[Mapping[str, str]], book: Truth) -> str:
 
     pairs = [
         [markup.code(pair), book.pairs[pair].asked, _true(book.pairs[pair]), *(cell(pair, judge) for judge in names)]
-        for pair in sorted(book.pairs, key=misses)
+        for pair in sorted(book.pairs, key=right)
     ]
     each = markup.table(["pair", "asked", "true", *names], pairs, ())
     return f"{markup.table(heads, rows, range(1, 7))}\n\n{each}"

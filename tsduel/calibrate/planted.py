@@ -4,8 +4,8 @@
 `type-3` and `type-5` that of double-groupby-1 alone; `burn-5` and `burn-2` burn so many percent of a core all the time;
 `memory-8` holds 8 MiB more, beside Go's heap; `wrong-150` and `wrong-500` answer one query of so many wrongly. `object`
 allocates one object more a query, `bytes` 2 % more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a
-query. The sources come from the Go module proxy. Commits are the same wherever and whenever they
-are made, so their builds are cached.
+query. The sources come from the Go module proxy. Commits are the same wherever and whenever they are made, so their
+builds are cached.
 """
 
 import hashlib
