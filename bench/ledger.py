@@ -1,10 +1,14 @@
 """Lines of a long study in a CSV file, and the part of a page that is made from them."""
 
 import csv
+import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from tsduel.core.errors import UserError
 
 
 def lines(path: Path, protocol: int) -> list[dict[str, str]]:
@@ -33,3 +37,12 @@ def write_between(page: Path, begin: str, end: str, text: str) -> None:
     between = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     made = f"{begin}\n{text}\n{end}"
     page.write_text(between.sub(lambda _: made, page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def deadline(words: list[str]) -> float:
+    """Return when a study ends, by time.monotonic(): so many minutes from now as its first word says, or MINUTES."""
+    given = words.pop(0) if words else os.environ.get("MINUTES", "").strip() or "60"
+    try:
+        return time.monotonic() + 60 * float(given)
+    except ValueError:
+        raise UserError(f"MINUTES: {given!r} is no number of minutes") from None

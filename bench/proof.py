@@ -159,10 +159,9 @@ def main() -> int:
     words = sys.argv[1:]
     if words[:1] == ["page"]:
         return page()
-    minutes = float(words.pop(0)) if words else float(os.environ.get("MINUTES") or 60)
+    end = ledger.deadline(words)
     if unknown := set(words) - set(KINDS):
         sys.exit(f"proof: unknown: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
-    end = time.monotonic() + 60 * minutes
     for name, number in missing(lines(), words or KINDS):
         if time.monotonic() > end:
             break
@@ -249,4 +248,7 @@ def page() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except UserError as wrong:
+        sys.exit(f"proof: {wrong}")

@@ -8,6 +8,7 @@ a command of yours: docs/yardstick.md says what it gets and prints. What was sto
 """
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -241,7 +242,7 @@ def main() -> int:
     words = sys.argv[1:]
     if words[:1] == ["page"]:
         return page()
-    end = time.monotonic() + 60 * float(words.pop(0) if words else os.environ.get("MINUTES") or 60)
+    end = ledger.deadline(words)
     book, failed = truth(), False
     if unknown := set(words) - set(book.pairs):
         sys.exit(f"yardstick: unknown: {', '.join(sorted(unknown))}; there are {', '.join(book.pairs)}")
@@ -260,6 +261,8 @@ def judges() -> list[str]:
     """Return JUDGE: names of ours, or one command."""
     given = os.environ.get("JUDGE", "").strip()
     ours = given.split() or list(JUDGES)
+    if len(ours) == 1 and not (ours[0] in JUDGES or shutil.which(ours[0])):
+        raise UserError(f"JUDGE: {given} is neither one of {', '.join(JUDGES)} nor a program that is here")
     return ours if set(ours) <= set(JUDGES) else [given]
 
 
@@ -371,4 +374,7 @@ def page() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except UserError as wrong:
+        sys.exit(f"yardstick: {wrong}")

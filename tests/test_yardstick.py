@@ -79,6 +79,16 @@ def test_a_wrong_file_of_pairs_is_one_sentence(tmp_path, monkeypatch):
         yardstick.truth()
 
 
+def test_the_gate_sets_what_the_experiment_of_make_gate_has():
+    """But for its data and its number of blocks, which are a load's, and for the limits of noise."""
+    asked = read.read({"EXPERIMENT": "experiments/gate.yml"}).settings[0].asked
+    same = read.read({"EXPERIMENT": "experiments/quick.yml", "SET": yardstick.GATE}).settings[0].asked
+    assert same.duel == asked.duel
+    assert same.settle == asked.settle
+    own = {"blocks", "spare_blocks", "seed", "warmup_blocks"}
+    assert same.design.model_dump(exclude=own) == asked.design.model_dump(exclude=own)
+
+
 class TestJudges:
     """What judges say."""
 
@@ -132,6 +142,14 @@ class TestJudges:
             monkeypatch.setenv("JUDGE", given)
             assert yardstick.judges() == judges
         assert yardstick.title("sh far/x.sh") == "x"
+        monkeypatch.setenv("JUDGE", "quik")
+        with pytest.raises(UserError, match="JUDGE: quik is neither one of quick, gate, one, five nor a program"):
+            yardstick.judges()
+
+    def test_minutes_that_are_no_number_are_refused_in_a_sentence(self):
+        """Of a proof as well."""
+        with pytest.raises(UserError, match="MINUTES: 'soon' is no number of minutes"):
+            ledger.deadline(["soon"])
 
 
 class TestTable:
