@@ -218,6 +218,20 @@ def test_the_time_bounds_the_search(tmp_path):
     assert worst.FEWEST_CONFIRM < worst.blocks_anew(roomy) <= worst.CONFIRM_BLOCKS
 
 
+def test_a_block_that_chooses_has_a_fortieth_of_the_time_and_one_that_confirms_as_long_as_it_takes(tmp_path):
+    """So that one load of the space cannot take the time of all others; what is confirmed was within it before."""
+    asked, imagined = [], compared(tmp_path, large_batches)
+
+    def run(environment):
+        asked.append(shlex.split(environment["SET"]))
+        return imagined(environment)
+
+    study = search(begin(tmp_path), run)
+    limited = ["watchdog.block_s=90" in words and "design.max_failed_blocks=0" in words for words in asked]
+    assert limited == [probe.why != "confirm" for probe in study.probes]
+    assert {True, False} == set(limited)
+
+
 @pytest.mark.parametrize(
     ("space", "knobs", "sentence"),
     [

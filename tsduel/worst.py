@@ -20,8 +20,9 @@ from pydantic import Field
 from scipy.stats import qmc
 
 from tsduel.bisect.metric import Followed, followed
-from tsduel.core import codes, files, runlock
+from tsduel.core import codes, files, rundir, runlock
 from tsduel.core.errors import UserError
+from tsduel.core.plan import Plan
 from tsduel.core.results import RUN_NAME
 from tsduel.core.sections import Part
 from tsduel.core.wording import allowed
@@ -37,6 +38,8 @@ METRICS = {"ingestion": "duel_load_cpu_us", "disk": "disk_bytes"}
 PROBE_BLOCKS, MORE_BLOCKS, CONFIRM_BLOCKS, FEWEST_CONFIRM = 2, 4, 32, 12
 SEARCHING = 0.6
 """Share of the time for the search; the rest is for what is measured anew."""
+BLOCK_SHARE, LEAST_BLOCK_S = 1 / 40, 30
+"""Of the time, the share that a block of the search may take, and the seconds that it always may."""
 FEWEST, MOST, FINALISTS, PROBE_S, MOST_SEED = 6, 32, 2, 30.0, 9999
 
 Point = tuple[int, ...]
@@ -246,15 +249,25 @@ def rule(directory: Path) -> Rule:
 def _knobs(study: Worst, probe: Probe, number: int) -> dict[str, str]:
     words = [f"{name}={json.dumps(value)}" for name, value in study.every(probe.at).items()]
     words += [f"design.seed={1000 * (study.seed - 1) + number + 1}", "design.spare_blocks=0"]
+    if probe.why != "confirm":
+        words += [f"watchdog.block_s={longest_block(study)}", "design.max_failed_blocks=0"]
     known = {**study.knobs, "KIND": study.kind, "BLOCKS": str(probe.blocks), "RUN": probe.run, "FAIL_ON": ""}
     return known | {"SET": " ".join(filter(None, [study.knobs.get("SET", ""), shlex.join(words)]))}
+
+
+def longest_block(study: Worst) -> int:
+    """Return the seconds after which a block of the search is ended, and its load left out."""
+    return max(LEAST_BLOCK_S, int(BLOCK_SHARE * 60 * study.minutes))
 
 
 def _read(study: Worst, probe: Probe, run: Path, seconds: float) -> Probe:
     path = run / "stats/comparison.json"
     row = study.followed.row(files.read_json(path), "candidate") if path.exists() else None
     if row is None or not row["differences"]:
-        return probe.model_copy(update={"failed": f"it has no {study.followed.name}: see {run}", "seconds": seconds})
+        blocks = rundir.open_run(run).blocks if (run / Plan.FILE).exists() else ()
+        why = next((failure.message for block in blocks for failure in block.failures), f"see {run}")
+        failed = f"it has no {study.followed.name}: {why}"
+        return probe.model_copy(update={"failed": failed, "seconds": seconds})
     values = tuple(study.sign * value for value in row["differences"])
     return probe.model_copy(update={"values": values, "p": row["p"], "seconds": seconds})
 

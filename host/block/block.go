@@ -5,6 +5,7 @@ package block
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -27,7 +28,7 @@ func runBlock(ctx context.Context, spec record.Spec, p *profiles.Reader) (_ *rec
 	}
 	defer f.leave()
 	end := noise.Watch(f.block)
-	err = f.run(ctx)
+	err = f.inTime(ctx)
 	ended := machine.EndAll(f.Scratch)
 	err = f.blameLogs(err)
 	if err := cmp.Or(ctx.Err(), err, ended); err != nil {
@@ -47,6 +48,21 @@ func runBlock(ctx context.Context, spec record.Spec, p *profiles.Reader) (_ *rec
 	}
 	f.block.Finish(f.Plan.Variants)
 	return f.block, nil
+}
+
+// inTime runs the block, and fails it when it has taken longer than the plan allows.
+func (f *frame) inTime(ctx context.Context) error {
+	longest := f.Plan.Watchdog.BlockS
+	if longest == nil {
+		return f.run(ctx)
+	}
+	bounded, end := context.WithTimeout(ctx, record.Seconds(*longest))
+	defer end()
+	if err := f.run(bounded); bounded.Err() == nil || ctx.Err() != nil {
+		return err
+	}
+	f.block.Fail(record.Failure{Message: fmt.Sprintf("it took longer than %g s (watchdog.block_s)", *longest)})
+	return nil
 }
 
 func (f *frame) run(ctx context.Context) error {

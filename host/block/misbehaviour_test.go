@@ -114,3 +114,15 @@ func TestAClientThatHangs(t *testing.T) {
 		t.Error(told)
 	}
 }
+
+// A block that takes longer than the plan allows has failed, and nobody is to blame for it; the run goes on.
+func TestABlockThatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	spec, longest := fakes(t), 5.0
+	spec.Plan.Variants[1].Components[0].Env["FAKE_MODE"], spec.Plan.Watchdog.BlockS = "hang-query", &longest
+	b := run(t, spec)
+	if f := b.Failures; b.Status != record.Failed || len(f) != 1 || f[0].Variant != "" ||
+		f[0].Message != "it took longer than 5 s (watchdog.block_s)" {
+		t.Errorf("%s %+v", b.Status, b.Failures)
+	}
+}

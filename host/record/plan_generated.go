@@ -217,13 +217,14 @@ type HostSettings struct {
 }
 
 type Watchdog struct {
-	HealthS      float64 `json:"health_s"`
-	LoadStallS   float64 `json:"load_stall_s"`
-	QueryStallS  float64 `json:"query_stall_s"`
-	StopS        float64 `json:"stop_s"`
-	IdleTimeoutS float64 `json:"idle_timeout_s"`
-	IdleS        float64 `json:"idle_s"`
-	SilentS      float64 `json:"silent_s"`
+	HealthS      float64  `json:"health_s"`
+	LoadStallS   float64  `json:"load_stall_s"`
+	QueryStallS  float64  `json:"query_stall_s"`
+	StopS        float64  `json:"stop_s"`
+	IdleTimeoutS float64  `json:"idle_timeout_s"`
+	BlockS       *float64 `json:"block_s"`
+	IdleS        float64  `json:"idle_s"`
+	SilentS      float64  `json:"silent_s"`
 }
 
 type Limits struct {

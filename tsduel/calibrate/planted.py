@@ -4,8 +4,9 @@
 `type-3` and `type-5` that of double-groupby-1 alone; `burn-5` and `burn-2` burn so many percent of a core all the time;
 `memory-8` holds 8 MiB more, beside Go's heap; `wrong-150` and `wrong-500` answer one query of so many wrongly. `object`
 allocates one object more a query, `bytes` 2 % more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a
-query. The sources come from the Go module proxy. Commits are the same wherever and whenever they are made, so their
-builds are cached.
+query. Slower by 20 % are, in `window-6h`, queries over more than six hours, in `hosts-4` those of more than four hosts,
+and in `arriving` those that are asked while batches arrive. The sources come from the Go module proxy. Commits are the
+same wherever and whenever they are made, so their builds are cached.
 """
 
 import hashlib
@@ -113,11 +114,20 @@ def _before(name: str, statement: str) -> Plant:
     return Plant(name, "app/vmselect/main.go", _HANDLER, f"err := {call}; err != nil {{", "\nvar planted []byte\n")
 
 
+def _slow_where(name: str, share: str, added: str = "") -> Plant:
+    """Return a plant whose handler is slower by a share that depends on the query; ``share`` is Go of its `r`."""
+    slow = _slow(5)
+    return replace(slow, name=name, new=slow.new.replace("planted(0.05,", f"planted({share},"), added=_SLOWED + added)
+
+
+def _if(condition: str, share: float) -> str:
+    return f"map[bool]float64{{true: {share}}}[{condition}]"
+
+
 def _one_type(percent: int) -> Plant:
     """Return a plant that is slow for double-groupby-1, which alone groups by name and host."""
-    slow, share = _slow(percent), f"{percent / 100}"
-    of_it = f'map[bool]float64{{true: {share}}}[strings.Contains(r.FormValue("query"), "__name__, hostname")]'
-    return replace(slow, name=f"type-{percent}", new=slow.new.replace(f"planted({share},", f"planted({of_it},"))
+    of_it = _if('strings.Contains(r.FormValue("query"), "__name__, hostname")', percent / 100)
+    return _slow_where(f"type-{percent}", of_it)
 
 
 def _wrong(every: int) -> Plant:
@@ -127,6 +137,32 @@ def _wrong(every: int) -> Plant:
 
 
 _SLOW = _slow(5)
+_WINDOW = """
+func lasts(r *http.Request) int64 {
+	begin, _ := httputil.GetTime(r, "start", 0)
+	end, _ := httputil.GetTime(r, "end", 0)
+	return end - begin
+}
+"""
+_ARRIVING = """
+var rowsSeen, arrivedAt metrics.Counter
+
+// arriving says whether a batch has come within the last 200 ms.
+func arriving() bool {
+	rows := metrics.GetOrCreateCounter(`vm_rows_inserted_total{type="influx"}`).Get()
+	now := uint64(time.Now().UnixMilli())
+	if rows != rowsSeen.Get() {
+		rowsSeen.Set(rows)
+		arrivedAt.Set(now)
+	}
+	return now-arrivedAt.Get() < 200
+}
+"""
+_LOADS = (
+    _slow_where("window-6h", _if("lasts(r) > 6*3600*1000", 0.2), _WINDOW),
+    _slow_where("hosts-4", _if('strings.Count(r.FormValue("query"), "|host_") >= 4', 0.2)),
+    _slow_where("arriving", _if("arriving()", 0.2), _ARRIVING),
+)
 _WORK = (
     _before("object", "planted = make([]byte, 16)"),
     _before(
@@ -148,6 +184,7 @@ PLANTS = (
     _slow(1),
     _one_type(5),
     _hold(8),
+    *_LOADS,
 )
 
 

@@ -330,13 +330,17 @@ class Design(Part):
 
 
 class Watchdog(Part):
-    """A phase is ended after so many seconds without progress; a duel waits `idle_timeout_s` for idleness."""
+    """A phase is ended after so many seconds without progress; a duel waits `idle_timeout_s` for idleness.
+
+    `block_s`: a block that takes longer has failed; null: it takes what it takes.
+    """
 
     health_s: Seconds = 60
     load_stall_s: Annotated[int, Field(ge=2)] = 20
     query_stall_s: Annotated[int, Field(ge=2)] = 60
     stop_s: Seconds = 120
     idle_timeout_s: Seconds = 30
+    block_s: Annotated[int, Field(ge=5)] | None = None
 
 
 class Noise(Part):
