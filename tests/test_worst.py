@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from plots import worst as page
+from tests.synthetic import Spec, write_run
 from tsduel import worst
 from tsduel.core import codes
 from tsduel.core.errors import UserError
@@ -191,6 +192,18 @@ def test_loads_that_fail_are_told_and_left_out(tmp_path):
     search(begin(tmp_path / "b"), compared(tmp_path / "b", lambda _: None))
     with pytest.raises(UserError, match="no load could be measured: it has no CPU of a query"):
         page.main({"RUN": "w"}, tmp_path / "b")
+
+
+def test_why_a_block_failed_is_said_of_its_load(tmp_path):
+    """As the driver wrote it, such as of a load that took too long."""
+    slow = "it took longer than 90 s (watchdog.block_s)"
+
+    def run(environment):
+        write_run(tmp_path / environment["RUN"], Spec(blocks=1, failed={1: ("candidate", "duel", slow)}))
+        return 3
+
+    failed = search(begin(tmp_path), run).probes[0].failed
+    assert failed == f"it has no CPU of a query: {slow}"
 
 
 def test_an_error_that_every_probe_would_have_ends_the_search(tmp_path):
