@@ -49,6 +49,7 @@ def report(study: Worst, anew: list[tuple[Probe, float | None]]) -> str:
     ranked = sorted((probe for probe in study.searched if probe.values), key=lambda probe: -probe.middle)
     tried = [[_load(study, probe.at), _change(study, probe), probe.why, probe.run] for probe in ranked[:MOST_TOLD]]
     failed = [probe for probe in study.probes if probe.failed]
+    left_out = [f"{_load(study, probe.at)}: {markup.text(probe.failed)}" for probe in failed[:MOST_TOLD]]
     heads = ["load", f"{study.followed.name}, change", "p, adjusted for the finalists", "run"]
     return (
         markup.paragraphs(
@@ -59,7 +60,7 @@ def report(study: Worst, anew: list[tuple[Probe, float | None]]) -> str:
             "Small circles: probes, which chose. Filled: measured anew, by other blocks. Dashed: the threshold.",
             f"{number_of(len(study.searched), 'probe')} of {study.minutes:g} minutes. Those that showed most:",
             markup.table(["load", "change", "why", "run"], tried, range(1, 2)),
-            markup.items([f"{_load(study, probe.at)}: {markup.text(probe.failed)}" for probe in failed[:MOST_TOLD]]),
+            markup.titled(f"**Left out** ({number_of(len(failed), 'load')}):", markup.items(left_out)),
             "It is a lower bound: a load that was not probed may be worse.",
         )
         + "\n"

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,28 +27,39 @@ type Group struct {
 	last  atomic.Int64 // number of the newest group in it
 }
 
-// Ours returns the group of this program. The first call makes it, below the group that this process is in.
+// Ours returns the group of this program. The first call makes it, below the group that this process is in, or where
+// the controllers of limits are to be had (CanLimit).
 var Ours = sync.OnceValue(func() *Group {
 	for _, at := range ownGroups("cpuacct") {
-		removeOld(at.dir)
-		g := &Group{Kind: at.kind, share: at.share, dir: filepath.Join(at.dir, groupName())}
-		if os.Mkdir(g.dir, 0o755) != nil {
-			continue
-		}
-		var err error
-		if g.fd, err = os.Open(g.dir); err == nil {
-			trial := exec.Command("true")
-			trial.SysProcAttr = &syscall.SysProcAttr{}
-			// Start a process in it: a container may refuse that although the files allow it.
-			if _, err = g.cpu(); err == nil && g.join(trial) == nil {
-				_ = trial.Wait()
+		for _, above := range at.places() {
+			removeOld(above)
+			g := &Group{Kind: at.kind, share: at.share, dir: filepath.Join(above, groupName())}
+			if os.Mkdir(g.dir, 0o755) != nil {
+				continue
+			}
+			if g.works() {
 				return g
 			}
+			removeGroup(g.dir)
 		}
-		removeGroup(g.dir)
 	}
 	return nil
 })
+
+// works starts a process in the group: a container may refuse that although the files allow it.
+func (g *Group) works() (started bool) {
+	var err error
+	if g.fd, err = os.Open(g.dir); err != nil {
+		return false
+	}
+	trial := exec.Command("true")
+	trial.SysProcAttr = &syscall.SysProcAttr{}
+	if _, err = g.cpu(); err == nil && g.join(trial) == nil {
+		_ = trial.Wait()
+		return true
+	}
+	return false
+}
 
 // groupName is that of this program in every hierarchy.
 func groupName() string { return fmt.Sprintf("tsduel-%d", os.Getpid()) }
@@ -104,6 +116,20 @@ func UsedByUs(servers ...int) (server, own time.Duration, err error) {
 type ownGroup struct {
 	kind, dir, root string
 	share           bool
+}
+
+// places are where the group of this program may be made, the best first. A group with processes, such as a session or
+// a service, can give its groups no controllers in v2; one above it may.
+func (at ownGroup) places() []string {
+	if names := controllers.Load(); names != nil && at.kind == "v2" {
+		for dir := at.dir; strings.HasPrefix(dir, at.root); dir = filepath.Dir(dir) {
+			given := strings.Join(strings.Fields(Text(dir, "cgroup.subtree_control")), ",")
+			if !slices.ContainsFunc(*names, func(name string) bool { return !contains(given, name) }) {
+				return []string{dir, at.dir}
+			}
+		}
+	}
+	return []string{at.dir}
 }
 
 // ownGroups returns the group in cgroup v2, and the one in v1's hierarchy of a controller.

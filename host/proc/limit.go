@@ -21,6 +21,9 @@ type Limits struct {
 	Memory int64   // bytes, with the page cache of its files, and no swap
 }
 
+// controllers are those of the limits that were tried; nil without limits.
+var controllers atomic.Pointer[[]string]
+
 // LimitsOf are those of a plan.
 func LimitsOf(plan record.ServerLimits) Limits { return Limits{plan.Cpus, plan.MemoryMb << 20} }
 
@@ -139,11 +142,19 @@ func (l *limited) Throttled() (time.Duration, bool) {
 	return time.Duration(ns) + time.Duration(us)*time.Microsecond, true
 }
 
-// CanLimit tries limits on a program that does nothing.
+// CanLimit tries limits on a program that does nothing. Ours has to be called after it.
 func CanLimit(limits Limits) error {
 	if limits == (Limits{}) {
 		return nil
 	}
+	var needed []string
+	if limits.CPUs > 0 {
+		needed = append(needed, "cpu")
+	}
+	if limits.Memory > 0 {
+		needed = append(needed, "memory")
+	}
+	controllers.Store(&needed)
 	trial := exec.Command("true")
 	trial.SysProcAttr = &syscall.SysProcAttr{}
 	group, err := Ours().start(trial)

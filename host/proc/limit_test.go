@@ -3,6 +3,8 @@ package proc
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,5 +67,40 @@ func TestAProgramWithoutLimitsIsFree(t *testing.T) {
 	p := limitedHere(t, Limits{}, "sleep 9")
 	if _, limited := p.Throttled(); limited || p.LimitKills() != 0 || len(p.limited.made) > 0 {
 		t.Error("limited:", strings.Join(p.limited.made, " "))
+	}
+}
+
+// In v2 the groups of a program are made where the controllers of its limits are given on, or below its own.
+func TestWhereTheGroupsOfLimitsAreMade(t *testing.T) {
+	defer controllers.Store(controllers.Load())
+	root := t.TempDir()
+	session := filepath.Join(root, "user.slice", "session.scope")
+	if err := os.MkdirAll(session, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]string{root: "cpuset cpu io memory", filepath.Dir(session): "memory pids", session: ""}
+	for dir, names := range given {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(names+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		kind   string
+		needed []string
+		first  string
+	}{
+		{"v2", []string{"cpu", "memory"}, root},
+		{"v2", []string{"memory"}, filepath.Dir(session)},
+		{"v2", []string{"hugetlb"}, session},
+		{"v1", []string{"memory"}, session},
+	} {
+		controllers.Store(&c.needed)
+		if dirs := (ownGroup{kind: c.kind, dir: session, root: root}).places(); dirs[0] != c.first {
+			t.Errorf("%s %v: %v", c.kind, c.needed, dirs)
+		}
+	}
+	controllers.Store(nil)
+	if dirs := (ownGroup{kind: "v2", dir: session, root: root}).places(); !slices.Equal(dirs, []string{session}) {
+		t.Error(dirs)
 	}
 }
