@@ -19,7 +19,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from scipy.stats import qmc
 
-from tsduel.bisect.metric import Followed, followed
+from tsduel.bisect.bisection import measured
+from tsduel.bisect.metric import Followed
 from tsduel.core import codes, files, rundir, runlock
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan
@@ -36,6 +37,8 @@ OWN = ("METRIC", "TYPE", "THRESHOLD", "FOR", "MINUTES", "SPACE", "SEED")
 METRICS = {"ingestion": "duel_load_cpu_us", "disk": "disk_bytes"}
 """Words of METRIC beside those of a bisection."""
 PROBE_BLOCKS, MORE_BLOCKS, CONFIRM_BLOCKS, FEWEST_CONFIRM = 2, 4, 32, 12
+STAGES = "plan provision build run give-back tidy compare"
+"""Of a probe that chooses: whoever wants its report makes it (`make report RUN=`)."""
 SEARCHING = 0.6
 """Share of the time for the search; the rest is for what is measured anew."""
 BLOCK_SHARE, LEAST_BLOCK_S = 1 / 40, 30
@@ -252,6 +255,7 @@ def _knobs(study: Worst, probe: Probe, number: int) -> dict[str, str]:
     if probe.why != "confirm":
         words += [f"watchdog.block_s={longest_block(study)}", "design.max_failed_blocks=0"]
     known = {**study.knobs, "KIND": study.kind, "BLOCKS": str(probe.blocks), "RUN": probe.run, "FAIL_ON": ""}
+    known |= {"TSDUEL_STAGES": STAGES} if probe.why != "confirm" else {}
     return known | {"SET": " ".join(filter(None, [study.knobs.get("SET", ""), shlex.join(words)]))}
 
 
@@ -310,7 +314,7 @@ def _new(name: str, given: Mapping[str, str], typed: Mapping[str, str], environm
     if not (blocks.isdigit() and int(blocks) >= FEWEST):
         raise UserError(f"BLOCKS: {FEWEST} at least; so many blocks confirm what was found")
     metric = given.get("METRIC", "cpu")
-    what = followed("tsbs", {**environment, "METRIC": METRICS.get(metric, metric)}, in_turn=True)
+    passed, what = measured("tsbs", {**environment, "METRIC": METRICS.get(metric, metric)}, passed, {})
     try:
         minutes = float(given.get("MINUTES", "60"))
     except ValueError:

@@ -119,7 +119,7 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     role = knobs.role(read.source.written, passed) or ""
     passed |= {"ROLE": role} if role else {}
     typed = {**knobs.given(environment), **passed, "EXPERIMENT": experiment}
-    passed, what = _measured(kind, environment, passed, ends)
+    passed, what = measured(kind, environment, passed, ends)
     settings = [passed.get("SET", ""), f"design.thresholds.{what.metric}={what.threshold_pct:.10g}"]
     if kind == "tsbs" and (query_type := given.get("TYPE")):
         asked: Any = read.asked
@@ -164,7 +164,7 @@ def _passed(environment: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
-def _measured(
+def measured(
     kind: str, environment: Mapping[str, str], passed: dict[str, str], ends: Mapping[str, str]
 ) -> tuple[dict[str, str], Followed]:
     """Return the knobs and the metric that is followed: for ingestion, batches in turn where they are possible."""
