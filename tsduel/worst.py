@@ -41,8 +41,8 @@ STAGES = "plan provision build run give-back tidy compare"
 """Of a probe that chooses: whoever wants its report makes it (`make report RUN=`)."""
 SEARCHING = 0.6
 """Share of the time for the search; the rest is for what is measured anew."""
-BLOCK_SHARE, LEAST_BLOCK_S = 1 / 40, 30
-"""Of the time, the share that a block of the search may take, and the seconds that it always may."""
+BLOCK_SHARE, USUAL_SHARE, LEAST_BLOCK_S = 1 / 40, 1 / 10, 30
+"""Of the time, the share that a block of the search may take, or of the usual load; the seconds that each may."""
 FEWEST, MOST, FINALISTS, PROBE_S, MOST_SEED = 6, 32, 2, 30.0, 9999
 
 Point = tuple[int, ...]
@@ -253,15 +253,20 @@ def _knobs(study: Worst, probe: Probe, number: int) -> dict[str, str]:
     words = [f"{name}={json.dumps(value)}" for name, value in study.every(probe.at).items()]
     words += [f"design.seed={1000 * (study.seed - 1) + number + 1}", "design.spare_blocks=0"]
     if probe.why != "confirm":
-        words += [f"watchdog.block_s={longest_block(study)}", "design.max_failed_blocks=0"]
+        words += [f"watchdog.block_s={longest_block(study, probe.at)}", "design.max_failed_blocks=0"]
     known = {**study.knobs, "KIND": study.kind, "BLOCKS": str(probe.blocks), "RUN": probe.run, "FAIL_ON": ""}
     known |= {"TSDUEL_STAGES": STAGES} if probe.why != "confirm" else {}
     return known | {"SET": " ".join(filter(None, [study.knobs.get("SET", ""), shlex.join(words)]))}
 
 
-def longest_block(study: Worst) -> int:
-    """Return the seconds after which a block of the search is ended, and its load left out."""
-    return max(LEAST_BLOCK_S, int(BLOCK_SHARE * 60 * study.minutes))
+def longest_block(study: Worst, at: Point) -> int:
+    """Return the seconds after which a block of the search is ended, and its load left out.
+
+    Twice as long as the usual load took is always allowed, so that a slow machine leaves out no more than another.
+    """
+    share = USUAL_SHARE if at == study.usual else BLOCK_SHARE
+    usual = [probe.seconds / probe.blocks for probe in study.probes if probe.at == study.usual and probe.values]
+    return int(max(LEAST_BLOCK_S, share * 60 * study.minutes, *(2 * seconds for seconds in usual[:1])))
 
 
 def _read(study: Worst, probe: Probe, run: Path, seconds: float) -> Probe:
