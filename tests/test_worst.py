@@ -13,6 +13,7 @@ from plots import worst as page
 from tsduel import worst
 from tsduel.core import codes
 from tsduel.core.errors import UserError
+from tsduel.question import read
 from tsduel.studies.study import drive
 from tsduel.worst import Probe, Worst
 
@@ -232,6 +233,8 @@ def test_the_time_bounds_the_search(tmp_path):
         (SPACE, {"METRIC": "speed"}, "METRIC: 'speed' is nothing that gets better or worse"),
         (SPACE, {"SEED": "0"}, "SEED: '0' is no whole number from 1 to 9999"),
         (SPACE, {"BLOCKS": "2"}, "BLOCKS: 6 at least"),
+        (SPACE, {"TARGET": "gcp"}, "TARGET=gcp: a search rents nothing: each probe would rent a machine, and MAX_COST"),
+        ("gcp.machine: {values: [n2-standard-8], usual: e2-standard-8}", {}, "gcp.machine: a search rents nothing: "),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_starts(tmp_path, space, knobs, sentence):
@@ -241,6 +244,18 @@ def test_what_cannot_be_searched_is_refused_before_anything_starts(tmp_path, spa
         worst.begun("w", COMMON | {"SPACE": str(tmp_path / "space.yml")} | knobs, tmp_path)
     assert sentence in str(error.value)
     shutil.rmtree(tmp_path)
+
+
+def test_what_was_found_is_measured_on_types_of_machines_by_its_experiment(tmp_path):
+    """As the refusal says: worst-1.yml with types of machines as its matrix, each with the load that was found."""
+    directory = begin(tmp_path)
+    study = search(directory, compared(tmp_path, large_batches))
+    page.main({"RUN": "w"}, tmp_path)
+    knobs = {"EXPERIMENT": str(directory / "worst-1.yml"), "SET": "matrix.gcp.machine=[e2-standard-8,n2-standard-8]"}
+    found = read.read(knobs).settings
+    assert [one.asked.gcp.machine for one in found] == ["e2-standard-8", "n2-standard-8"]
+    size = study.every(worst.answer(study)[0].at)["workload.batch_size"]
+    assert {one.asked.workload.batch_size for one in found} == {size}
 
 
 def test_another_question_is_refused(tmp_path):

@@ -38,6 +38,11 @@ PROBE_BLOCKS, MORE_BLOCKS, CONFIRM_BLOCKS, FEWEST_CONFIRM = 2, 4, 32, 12
 SEARCHING = 0.6
 """Share of the time for the search; the rest is for what is measured anew."""
 FEWEST, MOST, FINALISTS, PROBE_S, MOST_SEED = 6, 32, 2, 30.0, 9999
+RENTED = (
+    "a search rents nothing: each probe would rent a machine, and MAX_COST holds for one of them. Search here or with "
+    "TARGET=ssh, then measure what was found on types of machines, for one price: make tsbs TARGET=gcp MAX_COST= "
+    'EXPERIMENT=results/worst/NAME/worst-1.yml SET="matrix.gcp.machine=[e2-standard-8,n2-standard-8]"'
+)
 
 Point = tuple[int, ...]
 """The place of each field's value in `Key.every`."""
@@ -324,6 +329,9 @@ def read_space(path: Path, passed: Mapping[str, str]) -> dict[str, Key]:
         raise UserError(
             f"{path}: write fields of an experiment, each like `workload.scale: {{values: [20, 400], usual: 100}}`"
         )
+    asked = [*map(str, given), f"TARGET={passed.get('TARGET')}"]
+    if rents := [word for word in asked if word.startswith("gcp.") or word == "TARGET=gcp"]:
+        raise UserError(f"{rents[0]}: {RENTED}")
     space = dict[str, Key]()
     for field, entry in given.items():
         if not isinstance(entry, dict) or set(entry) != {"values", "usual"} or not isinstance(entry["values"], list):
