@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from plots import sentences
+from plots import markup, sentences
 from plots.source import Source, open_source
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
@@ -82,3 +82,8 @@ def samples_of(study: Settings) -> dict[str, int | None]:
     """Return the samples that each setting stores, if it stores any."""
     loads = {name: source.plan.workload for name, source in study.sources.items()}
     return {name: load.samples if load else None for name, load in loads.items()}
+
+
+def short_name(setting: str) -> str:
+    """Return e2-standard-8 for machine=e2-standard-8; a setting of several keys stays whole."""
+    return markup.text(setting if " " in setting else setting.removeprefix("machine="))

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plots import markup, numbers, page, sentences
+from plots import cost, markup, numbers, page, sentences
 from plots.comparison import Comparison, Row, decision
 from plots.growth import exponents, growth, pictures_of
 from plots.pictures import Pictures
 from plots.report import plain
 from plots.sections import blocks, hosts, sides, summary, tables
 from plots.source import write
-from plots.study import Figures, Settings, figures_of, open_settings, samples_of, unit_of
+from plots.study import Figures, Settings, figures_of, open_settings, samples_of, short_name, unit_of
 from tsduel.core.metrics import Metric
 from tsduel.core.wording import number_of
 from tsduel.studies.settings import Sweep
@@ -27,7 +27,7 @@ def main(directory: Path) -> None:
     study, pictures = open_settings(directory), Pictures(directory)
     text = markup.paragraphs(
         f"# {study.title}", screen(study, pictures),
-        "## By setting", section(study, pictures), "## Each setting", each_setting(study),
+        "## By setting", section(study, pictures), cost.section(study), "## Each setting", each_setting(study),
         "## How to reproduce", sides.command(study.plan.kind, Sweep.load(directory).asked),
     )  # fmt: skip
     text = write(directory / "report.md", text)
@@ -80,6 +80,7 @@ def screen(study: Settings, pictures: Pictures) -> str:
         markup.quoted(_standing(study)),
         *answers(study),
         between_types(study),
+        cost.answers(study),
         *pictures_of(study, pictures, figures_of(study), "scaling"),
         *(changes(study, name) for name in study.run.variants[1:]),
         tables.MARKS,
@@ -226,11 +227,6 @@ def _folds(study: Settings) -> Iterator[str]:
         yield sentences.folded(side, title, study.query_types)
 
 
-def _short_name(setting: str) -> str:
-    """Return e2-standard-8 for machine=e2-standard-8; a setting of several keys stays whole."""
-    return markup.text(setting if " " in setting else setting.removeprefix("machine="))
-
-
 def between_types(study: Settings) -> str:
     """Return a line for each difference between two types of machines."""
     by_key = {(side.setting, side.candidate): side for side in study.comparisons}
@@ -246,7 +242,7 @@ def between_types(study: Settings) -> str:
 
 def _difference(study: Settings, difference: Difference) -> str:
     """Return a difference in words with its interval: on e2 1.9 points worse than on n2 (0.7 to 3.1)."""
-    first, second = (_short_name(difference[name]) for name in ("setting", "than"))
+    first, second = (short_name(difference[name]) for name in ("setting", "than"))
     sign = 1 if study.metrics[difference["metric"]].better == "lower" else -1
     worse, (low, high) = sign * difference["points"], sorted((sign * difference["lo"], sign * difference["hi"]))
     several = f" for {markup.text(study.labels[difference['candidate']])}" if study.run.variants[2:] else ""

@@ -7,31 +7,32 @@ from typing import Any
 from plots import markup
 from plots.charts.style import save
 from plots.charts.worst import worst_map
-from tsduel import worst
 from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.wording import number_of
-from tsduel.worst import Point, Probe, Worst
+from tsduel.worst import search
+from tsduel.worst.probes import experiment, percent
+from tsduel.worst.search import Point, Probe, Worst
 
 MOST_TOLD = 12
 
 
 def main(environment: Mapping[str, str], results: Path) -> str:
     """Write the report of a search, its map and the experiments of the finalists; return the report."""
-    directory = results / worst.HOME / environment.get("RUN", "")
+    directory = results / search.HOME / environment.get("RUN", "")
     study = Worst.load(directory)
-    if worst.best_of(study) is None:
+    if search.best_of(study) is None:
         why = next((probe.failed for probe in study.probes if probe.failed), "none has ended")
         raise UserError(f"{directory}: no load could be measured: {why}")
     fields = {name: [_word(value) for value in key.every] for name, key in study.space.items()}
     points = [
-        (probe.at, worst.percent(study, probe.middle), probe.why == "confirm") for probe in study.probes if probe.values
+        (probe.at, percent(study, probe.middle), probe.why == "confirm") for probe in study.probes if probe.values
     ]
     title = f"{study.followed.name}: change over each field, all probes"
     save(worst_map(fields, points, title, study.sign * study.followed.threshold_pct), directory / "map.svg")
-    anew = list(worst.confirmed(study))
+    anew = list(search.confirmed(study))
     for number, (probe, _) in enumerate(anew[:-1] or anew, 1):
-        files.write(directory / f"worst-{number}.yml", worst.experiment(study, probe.at, number, directory))
+        files.write(directory / f"worst-{number}.yml", experiment(study, probe.at, number, directory))
     text = report(study, anew)
     files.write(directory / "report.md", text)
     return f"{text}\nKept in {directory}: report.md, map.svg, map.png, worst-1.yml\n"
@@ -72,13 +73,13 @@ def answer(study: Worst, anew: list[tuple[Probe, float | None]]) -> str:
     wanted = study.given.get("FOR", "worse")
     if not anew:
         return "The search has not come to an end."
-    if (found := worst.answer(study)) is None:
+    if (found := search.answer(study)) is None:
         return (
             f"No load was found in which it is {wanted} by {study.followed.threshold_pct:g} % and by more than chance."
         )
     probe, p = found
     usual = next((_change(study, each) for each, _ in anew if each.at == study.usual), "not measured")
-    keys = " and ".join(f"`{key}`" for key in worst.named_keys(study, probe))
+    keys = " and ".join(f"`{key}`" for key in search.named_keys(study, probe))
     named = f" What it takes: {keys}; the usual value there takes a half of it away, or more." if keys else ""
     return f"{_change(study, probe)} (p {p:.2g}) with {_load(study, probe.at)}; with the usual load {usual}.{named}"
 
@@ -86,7 +87,7 @@ def answer(study: Worst, anew: list[tuple[Probe, float | None]]) -> str:
 def _change(study: Worst, probe: Probe) -> str:
     if not probe.values:
         return "failed"
-    return f"{worst.percent(study, probe.middle):+.1f} %"
+    return f"{percent(study, probe.middle):+.1f} %"
 
 
 def _load(study: Worst, at: Point) -> str:

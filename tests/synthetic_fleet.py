@@ -27,7 +27,7 @@ def write(path, kinds, spec=SPEC):
 
 
 def _write(run, kind, hosts, spec):
-    place = renting.asked(machine=kind, HOSTS=str(len(hosts)), price_h=1.0)
+    place = renting.asked(machine=kind, HOSTS=str(len(hosts)))
     models = [own["cpu"] for own in hosts]
     parts = [
         (host, replace(spec, name="fleet", seed=spec.seed + at, factors=own["factors"]))

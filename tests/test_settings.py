@@ -386,6 +386,7 @@ class TestReport:
             *("(plots/scaling.png)", "(plots/scaling-types.png)", f"(../{study.name}-02/report.md)"),
         ):
             assert part in text
+        assert "What it costs" not in text  # no machine is rented
         assert (study / "plots/scaling.svg").stat().st_size > 5000
         assert text.count("| scale=1000 ") >= 2
 

@@ -11,11 +11,14 @@ import pytest
 
 from plots import worst as page
 from tests.synthetic import Spec, write_run
-from tsduel import worst
 from tsduel.core import codes
 from tsduel.core.errors import UserError
+from tsduel.question import read
 from tsduel.studies.study import drive
-from tsduel.worst import Probe, Worst
+from tsduel.worst import begin as beginning
+from tsduel.worst import probes
+from tsduel.worst import search as searching
+from tsduel.worst.search import Probe, Worst
 
 SPACE = """
 workload.scale: {values: [20, 100, 400, 1000], usual: 100}
@@ -36,7 +39,7 @@ def begin(results: Path, **knobs) -> Path:
     file = results / "space.yml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(SPACE)
-    return worst.begun("w", COMMON | {"SPACE": str(file)} | knobs, results)
+    return beginning.begun("w", COMMON | {"SPACE": str(file)} | knobs, results)
 
 
 def compared(results: Path, effect, kills=(), scatter=0.01):
@@ -73,7 +76,7 @@ def search(directory: Path, run) -> Worst:
     """Drive a search to its end, begun again after each kill."""
     while True:
         try:
-            assert drive(worst.rule(directory), run, {}) == 0
+            assert drive(probes.rule(directory), run, {}) == 0
         except KilledError:
             continue
         return Worst.load(directory)
@@ -97,7 +100,7 @@ def test_a_planted_load_is_found_confirmed_and_named(tmp_path, effect, key):
     """The report names the field, and its experiment repeats the load."""
     directory = begin(tmp_path)
     study = search(directory, compared(tmp_path, effect))
-    held = [probe for probe, p in worst.confirmed(study) if worst.holds(study, probe, p)]
+    held = [probe for probe, p in searching.confirmed(study) if searching.holds(study, probe, p)]
     assert held
     assert all(effect(study.fields(probe.at)) for probe in held)
     said = page.main({"RUN": "w"}, tmp_path)
@@ -116,20 +119,20 @@ def test_the_answer_its_file_and_its_fields_are_of_one_load(tmp_path):
 
     results = begin(tmp_path).parents[1]
     study = search(results / "worst/w", compared(tmp_path, effect))
-    first, second = (probe for probe, _ in list(worst.confirmed(study))[:2])
+    first, second = (probe for probe, _ in list(searching.confirmed(study))[:2])
     # The other finalist is the worse one by what was measured anew.
     swapped = [
         probe.model_copy(update={"values": tuple(value + 0.3 for value in probe.values)}) if probe is second else probe
         for probe in study.probes
     ]
     study = study.model_copy(update={"probes": tuple(swapped)})
-    found = worst.answer(study)
+    found = searching.answer(study)
     assert first.middle >= second.middle
     assert found
-    assert found[0].at == second.at == next(worst.confirmed(study))[0].at
+    assert found[0].at == second.at == next(searching.confirmed(study))[0].at
     study.write(results / "worst/w")
-    missing = worst.following(study)
-    assert missing is None or missing[0] in worst.without(study, second.at).values()
+    missing = searching.following(study)
+    assert missing is None or missing[0] in searching.without(study, second.at).values()
     said = page.main({"RUN": "w"}, results)
     assert f"worst-1.yml: {page._load(study, second.at)}".replace("_", "") in said.replace("\\", "").replace("_", "")
 
@@ -138,7 +141,7 @@ def test_no_field_is_named_whose_usual_value_leaves_the_effect(tmp_path):
     """A cost that is everywhere, the usual load too."""
     directory = begin(tmp_path)
     study = search(directory, compared(tmp_path, lambda _: 0.1))
-    assert worst.answer(study)
+    assert searching.answer(study)
     assert "What it takes" not in page.main({"RUN": "w"}, tmp_path)
 
 
@@ -148,7 +151,7 @@ def test_values_that_do_not_go_together_are_left_out(tmp_path):
         "workload.interval: {values: [80s, 14h], usual: 80s}\n"
         "workload.end: {values: ['2025-06-10T13:00:00Z', '2025-06-11T00:00:00Z'], usual: '2025-06-11T00:00:00Z'}\n"
     )
-    directory = worst.begun("w", COMMON | {"SPACE": str(tmp_path / "space.yml")}, tmp_path)
+    directory = beginning.begun("w", COMMON | {"SPACE": str(tmp_path / "space.yml")}, tmp_path)
     failed = [probe for probe in search(directory, compared(tmp_path, lambda _: 0.0)).probes if probe.failed]
     assert len({probe.at for probe in failed}) == 1
     assert "is shorter than one interval of 14h" in failed[0].failed
@@ -160,7 +163,7 @@ def test_nothing_is_confirmed_of_a_version_against_itself(tmp_path):
     for seed in range(20):
         results = tmp_path / str(seed)
         study = search(begin(results), compared(results, lambda _: 0.0, scatter=0.02 + seed / 1000))
-        assert not [probe for probe, p in worst.confirmed(study) if worst.holds(study, probe, p)]
+        assert not [probe for probe, p in searching.confirmed(study) if searching.holds(study, probe, p)]
     assert "No load was found" in page.main({"RUN": "w"}, results)
 
 
@@ -178,9 +181,9 @@ def test_a_search_that_is_killed_comes_to_the_same_end(tmp_path):
 def test_a_search_for_better_goes_the_other_way(tmp_path):
     """FOR=better: a load in which the candidate takes 20 % less."""
     study = search(begin(tmp_path, FOR="better"), compared(tmp_path, lambda f: -large_batches(f)))
-    held = [probe for probe, p in worst.confirmed(study) if worst.holds(study, probe, p)]
+    held = [probe for probe, p in searching.confirmed(study) if searching.holds(study, probe, p)]
     assert held
-    assert worst.percent(study, 0.2) < 0
+    assert probes.percent(study, 0.2) < 0
     assert "FOR" in Worst.load(tmp_path / "worst/w").given
 
 
@@ -209,13 +212,13 @@ def test_why_a_block_failed_is_said_of_its_load(tmp_path):
 def test_an_error_that_every_probe_would_have_ends_the_search(tmp_path):
     """Such as a build that fails: its code is that of all, and no probe is counted."""
     directory = begin(tmp_path)
-    assert drive(worst.rule(directory), lambda _: codes.USER, {}) == codes.USER
+    assert drive(probes.rule(directory), lambda _: codes.USER, {}) == codes.USER
     assert Worst.load(directory).probes == ()
 
 
 def test_every_value_of_the_given_space_goes_with_the_given_experiment():
     """So that a search without SPACE and EXPERIMENT begins."""
-    space = worst.read_space(Path(worst.SPACE), {"EXPERIMENT": worst.EXPERIMENT, "BASELINE": "v1.132.0"})
+    space = beginning.read_space(Path(beginning.SPACE), {"EXPERIMENT": beginning.EXPERIMENT, "BASELINE": "v1.132.0"})
     assert {"workload.scale", "queries.types", "limits.cpus"} < set(space)
 
 
@@ -229,12 +232,12 @@ def test_the_time_bounds_the_search(tmp_path):
     """With little time there are few probes, and what was found is still measured anew."""
     directory = begin(tmp_path, MINUTES="3")
     study = Worst.load(directory)
-    slow = [Probe(run="x", at=at, blocks=2, why="draw", values=(0.0,), seconds=60) for at in worst.drawn(study)[:3]]
+    slow = [Probe(run="x", at=at, blocks=2, why="draw", values=(0.0,), seconds=60) for at in searching.drawn(study)[:3]]
     study = study.model_copy(update={"probes": tuple(slow)})
-    assert len(worst.drawn(study)) == worst.FEWEST
-    assert worst.blocks_anew(study) == worst.FEWEST_CONFIRM
+    assert len(searching.drawn(study)) == searching.FEWEST
+    assert searching.blocks_anew(study) == searching.FEWEST_CONFIRM
     roomy = study.model_copy(update={"minutes": 60})
-    assert worst.FEWEST_CONFIRM < worst.blocks_anew(roomy) <= worst.CONFIRM_BLOCKS
+    assert searching.FEWEST_CONFIRM < searching.blocks_anew(roomy) <= searching.CONFIRM_BLOCKS
 
 
 def test_a_block_that_chooses_has_a_share_of_the_time_and_one_that_confirms_as_long_as_it_takes(tmp_path):
@@ -257,7 +260,7 @@ def test_a_block_may_take_twice_as_long_as_one_of_the_usual_load(tmp_path):
     study = Worst.load(begin(tmp_path))
     usual = Probe(run="x", at=study.usual, blocks=2, why="draw", values=(0.0,), seconds=200)
     study = study.model_copy(update={"probes": (usual,)})
-    assert worst.longest_block(study, worst.drawn(study)[1]) == 200
+    assert probes.longest_block(study, searching.drawn(study)[1]) == 200
 
 
 @pytest.mark.parametrize(
@@ -274,15 +277,29 @@ def test_a_block_may_take_twice_as_long_as_one_of_the_usual_load(tmp_path):
         (SPACE, {"METRIC": "speed"}, "METRIC: 'speed' is nothing that gets better or worse"),
         (SPACE, {"SEED": "0"}, "SEED: '0' is no whole number from 1 to 9999"),
         (SPACE, {"BLOCKS": "2"}, "BLOCKS: 6 at least"),
+        (SPACE, {"TARGET": "gcp"}, "TARGET=gcp: a search rents nothing: each probe would rent a machine, and MAX_COST"),
+        ("gcp.machine: {values: [n2-standard-8], usual: e2-standard-8}", {}, "gcp.machine: a search rents nothing: "),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_starts(tmp_path, space, knobs, sentence):
     """In a sentence with the field."""
     (tmp_path / "space.yml").write_text(space)
     with pytest.raises(UserError) as error:
-        worst.begun("w", COMMON | {"SPACE": str(tmp_path / "space.yml")} | knobs, tmp_path)
+        beginning.begun("w", COMMON | {"SPACE": str(tmp_path / "space.yml")} | knobs, tmp_path)
     assert sentence in str(error.value)
     shutil.rmtree(tmp_path)
+
+
+def test_what_was_found_is_measured_on_types_of_machines_by_its_experiment(tmp_path):
+    """As the refusal says: worst-1.yml with types of machines as its matrix, each with the load that was found."""
+    directory = begin(tmp_path)
+    study = search(directory, compared(tmp_path, large_batches))
+    page.main({"RUN": "w"}, tmp_path)
+    knobs = {"EXPERIMENT": str(directory / "worst-1.yml"), "SET": "matrix.gcp.machine=[e2-standard-8,n2-standard-8]"}
+    found = read.read(knobs).settings
+    assert [one.asked.gcp.machine for one in found] == ["e2-standard-8", "n2-standard-8"]
+    size = study.every(searching.answer(study)[0].at)["workload.batch_size"]
+    assert {one.asked.workload.batch_size for one in found} == {size}
 
 
 def test_another_question_is_refused(tmp_path):

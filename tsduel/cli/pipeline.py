@@ -84,13 +84,13 @@ def bisect() -> int:
 
 def worst() -> int:
     """Search for the load in which the candidate loses most; then measure what was found anew, and say it."""
-    from tsduel import worst as search
     from tsduel.studies.study import drive
+    from tsduel.worst import begin, probes
 
     known = {**os.environ, "RUN": os.environ.get("RUN") or new_run({}, "worst")}
-    directory = search.begun(known["RUN"], known, results.home())
+    directory = begin.begun(known["RUN"], known, results.home())
     with runlock.holding(directory, "worst"):
-        return drive(search.rule(directory), compare) or _stage("worst-of", known)
+        return drive(probes.rule(directory), compare) or _stage("worst-of", known)
 
 
 def calibrate() -> int:

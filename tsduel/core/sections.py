@@ -330,10 +330,7 @@ class Design(Part):
 
 
 class Watchdog(Part):
-    """A phase is ended after so many seconds without progress; a duel waits `idle_timeout_s` for idleness.
-
-    `block_s`: a block that takes longer has failed; null: it takes what it takes.
-    """
+    """Seconds after which a phase without progress ends, a wait for idleness, and any block (null: none does)."""
 
     health_s: Seconds = 60
     load_stall_s: Annotated[int, Field(ge=2)] = 20

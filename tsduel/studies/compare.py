@@ -111,9 +111,14 @@ def _beside(settings: Sequence[At], rows: Sequence[Mapping[str, Any]]) -> Iterat
 
 def pairs(settings: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Return each two settings that differ in the machine alone, in their order."""
+    return [pair for names in by_machine(settings) for pair in itertools.combinations(names, 2)]
+
+
+def by_machine(settings: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """Return the settings that choose a machine, those together that differ in it alone."""
     alike: dict[str, list[str]] = {}
     for name, own in settings.items():
         if any(key in MACHINE for key in own):
             rest = {key: value for key, value in own.items() if key not in MACHINE}
             alike.setdefault(json.dumps(rest, sort_keys=True), []).append(name)
-    return [pair for names in alike.values() for pair in itertools.combinations(names, 2)]
+    return [*alike.values()]

@@ -1,0 +1,105 @@
+"""A new search, or the one of RUN; what cannot be searched is refused before anything starts."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tsduel.bisect.bisection import measured
+from tsduel.core import runlock
+from tsduel.core.errors import UserError
+from tsduel.core.results import RUN_NAME
+from tsduel.core.wording import allowed
+from tsduel.question import knobs
+from tsduel.question import read as question
+from tsduel.worst.search import CONFIRM_BLOCKS, FEWEST, HOME, PROBE_S, Key, Worst
+
+EXPERIMENT, SPACE = "experiments/worst.yml", "experiments/worst/space.yml"
+OWN = ("METRIC", "TYPE", "THRESHOLD", "FOR", "MINUTES", "SPACE", "SEED")
+METRICS = {"ingestion": "duel_load_cpu_us", "disk": "disk_bytes"}
+"""Words of METRIC beside those of a bisection."""
+MOST_SEED = 9999
+RENTED = (
+    "a search rents nothing: each probe would rent a machine, and MAX_COST holds for one of them. Search here or with "
+    "TARGET=ssh, then measure what was found on types of machines, for one price: make tsbs TARGET=gcp MAX_COST= "
+    'EXPERIMENT=results/worst/NAME/worst-1.yml SET="matrix.gcp.machine=[e2-standard-8,n2-standard-8]"'
+)
+
+
+def begun(name: str, environment: Mapping[str, str], results: Path) -> Path:
+    """Return the directory of the study of RUN, which is begun if it is not there; every value is tried before."""
+    if not RUN_NAME.fullmatch(name):
+        raise UserError(f"RUN: {name!r} is no name; use letters, digits, dots, dashes and underscores")
+    directory = results / HOME / name
+    given = {knob: environment[knob].strip() for knob in OWN if environment.get(knob, "").strip()}
+    typed = given | knobs.given(environment)
+    if (directory / Worst.FILE).exists():
+        known = Worst.load(directory).given
+        if changed := [knob for knob, value in typed.items() if known.get(knob, value) != value or knob not in known]:
+            raise UserError(f"{directory}: {', '.join(changed)} would change what is searched; start a new one")
+        return directory
+    study = _new(name, given, typed, environment)
+    with runlock.claimed(directory, "worst", Worst.FILE):
+        study.write(directory)
+    return directory
+
+
+def _new(name: str, given: Mapping[str, str], typed: Mapping[str, str], environment: Mapping[str, str]) -> Worst:
+    wanted = given.get("FOR", "worse")
+    if wanted not in {"worse", "better"}:
+        raise UserError(f"FOR: {wanted!r} is neither worse nor better")
+    passed = {**knobs.given(environment), "EXPERIMENT": environment.get("EXPERIMENT", "").strip() or EXPERIMENT}
+    blocks = passed.pop("BLOCKS", str(CONFIRM_BLOCKS))
+    if not (blocks.isdigit() and int(blocks) >= FEWEST):
+        raise UserError(f"BLOCKS: {FEWEST} at least; so many blocks confirm what was found")
+    metric = given.get("METRIC", "cpu")
+    passed, what = measured("tsbs", {**environment, "METRIC": METRICS.get(metric, metric)}, passed, {})
+    try:
+        minutes = float(given.get("MINUTES", "60"))
+    except ValueError:
+        minutes = 0.0
+    least = 5 * PROBE_S / 60
+    if not least <= minutes <= 7 * 24 * 60:
+        raise UserError(f"MINUTES: {given.get('MINUTES')!r} is no number from {least:g} (five probes) to a week")
+    seed = given.get("SEED", "1")
+    if not (seed.isdigit() and 1 <= int(seed) <= MOST_SEED):
+        raise UserError(f"SEED: {seed!r} is no whole number from 1 to {MOST_SEED}")
+    space = read_space(Path(given.get("SPACE", SPACE)), passed)
+    sign = 1 if (what.higher_is_better == (wanted == "better")) else -1
+    return Worst(
+        name=name, created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), kind="tsbs", given=dict(typed),
+        knobs=passed, space=space, followed=what, sign=sign, minutes=minutes, seed=int(seed),
+        confirm_blocks=int(blocks),
+    )  # fmt: skip
+
+
+def read_space(path: Path, passed: Mapping[str, str]) -> dict[str, Key]:
+    """Return what may be changed; a UserError for a field that is none, or a value that it cannot have."""
+    given = question.read_file(path)
+    if not given:
+        raise UserError(
+            f"{path}: write fields of an experiment, each like `workload.scale: {{values: [20, 400], usual: 100}}`"
+        )
+    asked = [*map(str, given), f"TARGET={passed.get('TARGET')}"]
+    if rents := [word for word in asked if word.startswith("gcp.") or word == "TARGET=gcp"]:
+        raise UserError(f"{rents[0]}: {RENTED}")
+    space = dict[str, Key]()
+    for field, entry in given.items():
+        if not isinstance(entry, dict) or set(entry) != {"values", "usual"} or not isinstance(entry["values"], list):
+            names = entry if isinstance(entry, dict) else {}
+            wrong = next((name for name in names if name not in {"values", "usual"}), "")
+            raise UserError(
+                f"{path}: {field}: needs `values:`, a list, and `usual:`, one value"
+                + (f"; unknown key {wrong}; {allowed(wrong, ['values', 'usual'])}" if wrong else "")
+            )
+        if not entry["values"]:
+            raise UserError(f"{path}: {field}: values: the list is empty")
+        space[field] = Key(values=tuple(entry["values"]), usual=entry["usual"])
+        for value in space[field].every:
+            words = shlex.join([f"{field}={json.dumps(value)}"])
+            try:
+                question.read({**passed, "KIND": "tsbs", "SET": f"{passed.get('SET', '')} {words}".strip()})
+            except UserError as error:
+                raise UserError(f"{path}: {field}: {value!r} does not go: {error}") from None
+    return space

@@ -1,0 +1,110 @@
+"""The runs of a search: their knobs, how long their blocks may take, and what was found in them."""
+
+import json
+import math
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tsduel.core import codes, files, rundir
+from tsduel.core.errors import UserError
+from tsduel.core.plan import Plan
+from tsduel.question import read as question
+from tsduel.studies.study import Rule
+from tsduel.worst.search import Point, Probe, Worst, blocks_anew, following
+
+PROBE_BLOCKS, MORE_BLOCKS = 2, 4
+STAGES = "plan provision build run give-back tidy compare"
+"""Of a probe that chooses: whoever wants its report makes it (`make report RUN=`)."""
+BLOCK_SHARE, USUAL_SHARE, LEAST_BLOCK_S = 1 / 40, 1 / 10, 30
+"""Of the time, the share that a block of the search may take, or of the usual load; the seconds that each may."""
+
+
+def rule(directory: Path) -> Rule:
+    """Yield the knobs of one probe after the other; results are written after each."""
+    study = Worst.load(directory)
+    while wanted := following(study):
+        at, why = wanted
+        blocks = blocks_anew(study) if why == "confirm" else PROBE_BLOCKS if why == "draw" else MORE_BLOCKS
+        number = len(study.probes)
+        probe = Probe(run=f"{study.name}-{number:03d}", at=at, blocks=blocks, why=why)
+        begin = time.monotonic()
+        known = _knobs(study, probe, number)
+        try:
+            question.read(known)
+        except UserError as error:  # each value goes, but not these together
+            probe = probe.model_copy(update={"failed": str(error)})
+        else:
+            code = yield known
+            if code in {codes.USER, codes.DEFECT}:  # the same would come of every probe
+                return code
+            probe = _read(study, probe, directory.parents[1] / probe.run, time.monotonic() - begin)
+        study = study.model_copy(update={"probes": (*study.probes, probe)})
+        study.write(directory)
+        _say(study, probe)
+    return 0
+
+
+def _knobs(study: Worst, probe: Probe, number: int) -> dict[str, str]:
+    words = [f"{name}={json.dumps(value)}" for name, value in study.every(probe.at).items()]
+    words += [f"design.seed={1000 * (study.seed - 1) + number + 1}", "design.spare_blocks=0"]
+    if probe.why != "confirm":
+        words += [f"watchdog.block_s={longest_block(study, probe.at)}", "design.max_failed_blocks=0"]
+    known = {**study.knobs, "KIND": study.kind, "BLOCKS": str(probe.blocks), "RUN": probe.run, "FAIL_ON": ""}
+    known |= {"TSDUEL_STAGES": STAGES} if probe.why != "confirm" else {}
+    return known | {"SET": " ".join(filter(None, [study.knobs.get("SET", ""), shlex.join(words)]))}
+
+
+def longest_block(study: Worst, at: Point) -> int:
+    """Return the seconds after which a block of the search is ended, and its load left out.
+
+    Twice as long as the usual load took is always allowed, so that a slow machine leaves out no more than another.
+    """
+    share = USUAL_SHARE if at == study.usual else BLOCK_SHARE
+    usual = [probe.seconds / probe.blocks for probe in study.probes if probe.at == study.usual and probe.values]
+    return int(max(LEAST_BLOCK_S, share * 60 * study.minutes, *(2 * seconds for seconds in usual[:1])))
+
+
+def _read(study: Worst, probe: Probe, run: Path, seconds: float) -> Probe:
+    path = run / "stats/comparison.json"
+    row = study.followed.row(files.read_json(path), "candidate") if path.exists() else None
+    if row is None or not row["differences"]:
+        blocks = rundir.open_run(run).blocks if (run / Plan.FILE).exists() else ()
+        why = next((failure.message for block in blocks for failure in block.failures), f"see {run}")
+        failed = f"it has no {study.followed.name}: {why}"
+        return probe.model_copy(update={"failed": failed, "seconds": seconds})
+    values = tuple(study.sign * value for value in row["differences"])
+    return probe.model_copy(update={"values": values, "p": row["p"], "seconds": seconds})
+
+
+def _say(study: Worst, probe: Probe) -> None:
+    change = f"{percent(study, probe.middle):+.1f} %" if probe.values else probe.failed
+    load = ", ".join(f"{name}={value}" for name, value in study.fields(probe.at).items()) or "the usual load"
+    sys.stderr.write(f"worst     {probe.why:8} {load}: {change}\n")
+
+
+def percent(study: Worst, value: float) -> float:
+    """Return a signed log ratio as the metric's own change in percent."""
+    return 100 * math.expm1(study.sign * value)
+
+
+def experiment(study: Worst, at: Point, number: int, directory: Path) -> str:
+    """Return an experiment file that repeats a load, for a place in ``directory``."""
+    nested: dict[str, Any] = {}
+    for name, value in study.every(at).items():
+        inner = nested
+        *above, last = name.split(".")
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    fixed = Path(study.knobs["EXPERIMENT"])
+    like = os.path.relpath(fixed.with_suffix("") if fixed.suffix else Path("experiments") / fixed, directory)
+    sections = "".join(f"{key}: {json.dumps(value)}\n" for key, value in nested.items())
+    typed = " ".join(f"{k}={shlex.quote(v)}" for k, v in study.knobs.items() if k in {"BASELINE", "CANDIDATE", "SET"})
+    return (
+        f"# What {study.name} has found.\n#   make tsbs EXPERIMENT={directory / f'worst-{number}.yml'} {typed}\n"
+        f"name: worst-{number}\nlike: {like}\n{sections}design: {{blocks: {blocks_anew(study)}}}\n"
+    )
