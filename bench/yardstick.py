@@ -72,8 +72,8 @@ class Said(Part):
 
 
 def knobs(pair: Pair, load: Load, *settings: str) -> dict[str, str]:
-    """Return the knobs of a run over a pair; SET of the environment comes last."""
-    words = " ".join(filter(None, (load.set, *settings, "design.seed=1", os.environ.get("SET", ""))))
+    """Return the knobs of a run over a pair."""
+    words = " ".join(filter(None, (load.set, *settings, "design.seed=1")))
     return {**sources(pair), **({"ROLE": load.role} if load.role else {}), "SET": words}
 
 
@@ -199,7 +199,7 @@ def by_command(command: str, name: str, book: Truth) -> Said:
     """Judge by somebody else's command, for which both programs are built."""
     pair = book.pairs[name]
     load, run = book.loads[pair.load], f"yardstick-{name}-programs"
-    given = knobs(pair, load)
+    given = knobs(pair, load, quick.place())
     words = [f"{knob}={value}" for knob, value in {"RUN": run, "EXPERIMENT": load.experiment, **given}.items()]
     quick.make("plan", "provision", "build", *words)
     built = {
