@@ -92,12 +92,11 @@ def rows(run_dir: Path, *, judged: bool = True) -> Rows:
 
 
 def beside(*run_dirs: Path) -> str:
-    """Return how much of the machine's CPU other programs took while runs were measured: percent, of a median block."""
+    """Return how much of the machine's CPU other programs took while runs were measured: percent, of a median phase."""
     shares = list[float]()
     for run_dir in run_dirs:
         table = pd.read_csv(run_dir / "tidy/noise.csv", keep_default_na=False)
-        of_block = (table["variant"] == "") & (table["signal"] == "foreign_cpu_pct")
-        shares += map(float, table[of_block]["value"])
+        shares += map(float, table[table["signal"] == "foreign_cpu_pct"]["value"])
     return f"{statistics.median(shares):.1f}" if shares else ""
 
 

@@ -141,13 +141,13 @@ class TestSeries:
             quick.judged(run_dir.name, ASKED)
 
     def test_what_ran_beside_is_what_others_took_of_the_cpu(self, tmp_path):
-        """Of a median block of all runs; nothing is said where no run has it."""
+        """Of a median phase of all runs; nothing is said where no run has it."""
         head = "block,variant,phase,query_type,signal,value,unit,limit,effect,message"
         for name, values in (("a", (1, 9)), ("b", (4,)), ("c", ())):
             rows = [f"{n},,pooled,,foreign_cpu_pct,{value},%,,ok," for n, value in enumerate(values)]
             path = tmp_path / name / "tidy/noise.csv"
             path.parent.mkdir(parents=True)
-            path.write_text("\n".join([head, *rows, "0,baseline,pooled,,foreign_cpu_pct,70,%,,ok,"]) + "\n")
+            path.write_text("\n".join([head, *rows, "0,baseline,pooled,,steal_pct,70,%,,ok,"]) + "\n")
         assert quick.beside(tmp_path / "a", tmp_path / "b") == "4.0"
         assert quick.beside(tmp_path / "c") == ""
 
