@@ -52,8 +52,10 @@ def run(kind: str, seed: int) -> Rows:
         settings += f" variants.candidate.env.GOGC={GOGC} design.blocks={GC_BLOCKS}"
     elif kind.startswith("burn") and seed % 2 == 0:
         sides, planted_side = {"BASELINE": sides["CANDIDATE"], "CANDIDATE": base}, BASELINE
-    needs = () if kind.startswith("wrong") else (TIME, CPU)
-    rows = quick.judged(f"known-{kind}-{seed}", {**sides, "SET": settings}, needs=needs)
+    # A wrong answer fails its block, also the first one.
+    wrong = kind.startswith("wrong")
+    needs = () if wrong else (TIME, CPU)
+    rows = quick.judged(f"known-{kind}-{seed}", {**sides, "SET": settings}, needs=needs, fails=wrong)
     return rows if planted_side == CANDIDATE else {metric: mirrored(row) for metric, row in rows.items()}
 
 

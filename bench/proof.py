@@ -24,7 +24,6 @@ from plots import markup
 from tsduel.core import caches
 from tsduel.core.defaults import GO_MINIMUM
 from tsduel.core.errors import UserError
-from tsduel.core.files import read_json
 from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.rundir import open_run
 from tsduel.stats.power import ALPHA
@@ -158,7 +157,9 @@ def _flagged(*metrics: tuple[str, str]) -> Callable[[str, Rows], bool]:
 
 
 def _found_wrong(name: str, _: Rows) -> bool:
-    return bool(read_json(quick.RESULTS / name / COMPARED)["checks"]["failed"])
+    blocks = open_run(quick.RESULTS / name).blocks
+    failed = any(failure.variant == known_answers.CANDIDATE for block in blocks for failure in block.failures)
+    return failed and any(part.differences for block in blocks if block.duel for part in block.duel.types)
 
 
 def _narrow(_: str, rows: Rows) -> bool:

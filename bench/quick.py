@@ -20,6 +20,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.plan import Plan
+from tsduel.core.rundir import open_run
 from tsduel.question.knobs import NAMES
 from tsduel.question.read import read_file
 from tsduel.stats.aa import GATED
@@ -63,8 +64,13 @@ def judged(
     history: Callable[[Path], None] | None = None,
     experiment: str = EXPERIMENT,
     needs: Iterable[tuple[str, str]] = (TIME, CPU),
+    *,
+    fails: bool = False,
 ) -> Rows:
-    """Return the judged rows of a run with these knobs; ``history`` changes its builds before the first block."""
+    """Return the judged rows of a run with these knobs; ``history`` changes its builds before the first block.
+
+    ``fails``: a block that fails may end it; then there is no row.
+    """
     run_dir = RESULTS / name
     if not is_finished(run_dir, knobs, experiment):
         asked = {"RUN": name, "EXPERIMENT": experiment, **knobs, "SET": f"{knobs.get('SET', '')} {place()}".strip()}
@@ -75,6 +81,9 @@ def judged(
         # An A/A run that has not passed is a result as well.
         output = make("tsbs", *words, "VIEW=plain", may_fail=True)
         if not is_finished(run_dir, knobs, experiment):
+            if fails and any(block.failures for block in open_run(run_dir).blocks):
+                make("tidy", f"RUN={name}")
+                return {}
             raise UserError(f"{name} did not come to its end:\n{output[-2000:]}")
     found = rows(run_dir)
     if any(found.get(metric, {}).get("change_pct") is None for metric in needs):

@@ -183,3 +183,14 @@ def test_a_run_that_fails_does_not_keep_the_others_from_being_made(kept, monkeyp
     assert proof.main() == 1
     assert [row["number"] for row in ledger.lines(proof.LINES, proof.PROTOCOL)] == ["2", "3", "4", "5"]
     assert capsys.readouterr().err == "proof: default-same 1: it fell\n"
+
+
+def test_a_wrong_answer_is_found_by_the_block_that_it_fails(monkeypatch):
+    """Also if that ends the run; not by another failure, nor by answers that differ without one."""
+    kind = KINDS["wrong-150"]
+    for variant, differences, is_found in (("candidate", 1, True), ("baseline", 1, False), ("candidate", 0, False)):
+        duel = SimpleNamespace(types=[SimpleNamespace(differences=differences)])
+        failing = SimpleNamespace(failures=[SimpleNamespace(variant=variant)], duel=duel)
+        run = SimpleNamespace(blocks=[SimpleNamespace(failures=[], duel=None), failing])
+        monkeypatch.setattr(proof, "open_run", lambda _, run=run: run)
+        assert kind.expected("known-wrong-150-1", {}) is is_found

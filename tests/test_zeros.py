@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 import reports
@@ -171,6 +172,22 @@ class TestSeries:
         assert typed == [("plan", False), run_dir, ("tsbs", True)]
         (run_dir / "stats/comparison.json").write_text('{"rows": []}')
         with pytest.raises(UserError, match="says nothing of what it is for"):
+            quick.judged(run_dir.name, ASKED)
+
+    def test_a_block_that_fails_may_be_the_result_of_a_run(self, tmp_path, monkeypatch):
+        """Then it is tidied and has no row; otherwise a run that was ended is no result."""
+        run_dir = reports.compared(tmp_path)
+        reports.edit_plan(run_dir, asked())
+        (run_dir / "stats/comparison.json").unlink()
+        monkeypatch.setattr(quick, "RESULTS", tmp_path)
+        typed = []
+        monkeypatch.setattr(quick, "make", lambda *words, **_: typed.append(words[0]) or "")
+        with pytest.raises(UserError, match="did not come to its end"):
+            quick.judged(run_dir.name, ASKED, fails=True)
+        monkeypatch.setattr(quick, "open_run", lambda _: SimpleNamespace(blocks=[SimpleNamespace(failures=["why"])]))
+        assert quick.judged(run_dir.name, ASKED, fails=True) == {}
+        assert typed == ["tsbs", "tsbs", "tidy"]
+        with pytest.raises(UserError, match="did not come to its end"):
             quick.judged(run_dir.name, ASKED)
 
     def test_which_side_has_the_history_changes(self, monkeypatch):
