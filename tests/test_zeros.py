@@ -244,6 +244,7 @@ class TestFigures:
         ]  # fmt: skip
         some = {kind: found[kind] for kind in ("gc", "same")}
         assert [one.value for one in known_answers.figures(some)] == [10, 0.1, 0, 1, 0.5, 0.5]
+        assert list(known_answers.figures({"wrong-150": [{}]})) == []
         mirrored = known_answers.mirrored(row(25, "improvement", p_adj=0.01) | {"lo_pct": 0, "hi_pct": 100})
         assert [round(mirrored[name]) for name in ("change_pct", "lo_pct", "hi_pct")] == [-20, -50, 0]
         assert mirrored["verdict"] == "regression"
