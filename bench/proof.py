@@ -3,7 +3,8 @@
     .venv/bin/python -m bench.proof [MINUTES [KIND...]]    # makes runs, and adds a line each to results/proof/runs.csv
     .venv/bin/python -m bench.proof page                   # writes the tables of docs/validation.md from these lines
 
-A run that was killed goes on. A line of an older PROTOCOL is measured again. What ran beside is in the line.
+A run that was killed goes on. A line of an older PROTOCOL is measured again. How much CPU other programs took beside
+a run is in its line.
 """
 
 import os
@@ -11,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,11 +24,10 @@ from plots import markup
 from tsduel.core import caches
 from tsduel.core.defaults import GO_MINIMUM
 from tsduel.core.errors import UserError
-from tsduel.core.files import read_json
 from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.rundir import open_run
 from tsduel.stats.power import ALPHA
-from tsduel.stats.verdict import REGRESSION
+from tsduel.stats.verdict import EQUIVALENT, IMPROVEMENT, INCONCLUSIVE, REGRESSION
 
 PROTOCOL = 1
 """Raised where what is measured has changed."""
@@ -36,18 +36,28 @@ COLUMNS = (
     "kind", "number", "protocol", "date", "machine", "beside", "seconds", "time_pct", "time_half_pct", "cpu_pct",
     "cpu_half_pct", "objects_pct", "objects_half_pct", "called", "as_expected",
 )  # fmt: skip
+DEFAULT = "experiments/local.yml"
+FIRST, APART_S = "first", 3600
+COMPARED = "stats/comparison.json"
 BEGIN, END = "<!-- made by: python -m bench.proof page -->", "<!-- until here -->"
+Taken = Callable[[Sequence[float]], float]
+"""A mean, or a median."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A measurement: what it shows in words, how often it is asked, how often `expected` has to hold, its run."""
+    """A measurement: what it shows in words, how often it is asked, how often `expected` has to hold, its run.
+
+    `due`: when number so and so may begin, by time.time(). `zero`: judged by its mean, and by the flags of all zeros.
+    """
 
     title: str
     times: int
     least: int
-    run: Callable[[int], tuple[str, Rows]]
+    run: Callable[[int], tuple[str, Rows] | None]
     expected: Callable[[str, Rows], bool]
+    due: Callable[[int], float] = lambda _: 0
+    zero: bool = False
 
 
 def _nothing(_: str, rows: Rows) -> bool:
@@ -86,9 +96,38 @@ def _default(name: str, knobs: Mapping[str, str], *, beside: bool = False) -> Ca
             if beside:
                 stack.enter_context(_builds())
             asked = {"SET": f"design.seed={number}", **knobs}
-            return full, quick.judged(full, asked, None, "experiments/local.yml")
+            return full, quick.judged(full, asked, None, DEFAULT)
 
     return run
+
+
+def _pair(number: int) -> tuple[str, Rows] | None:
+    """Make what is due of a pair of default runs; return the second and how far its changes are from the first's.
+
+    A difference has the interval that it may have: it holds 0 if the two intervals overlap.
+    """
+    _, before = _default(FIRST, {})(number)
+    if _second_due(number) > time.time():
+        return None
+    name, after = _default("second", {})(number)
+    return name, {at: _difference(before[at], after[at]) for at in before if at in after}
+
+
+def _difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
+    if None in (first["hi_pct"], second["hi_pct"]):
+        return {**second, "change_pct": None, "lo_pct": None, "hi_pct": None, "verdict": INCONCLUSIVE}
+    low, high = second["lo_pct"] - first["hi_pct"], second["hi_pct"] - first["lo_pct"]
+    verdict = REGRESSION if low > 0 else IMPROVEMENT if high < 0 else EQUIVALENT
+    change = second["change_pct"] - first["change_pct"]
+    return {**second, "change_pct": change, "lo_pct": low, "hi_pct": high, "verdict": verdict}
+
+
+def _second_due(number: int) -> float:
+    """Return when the second half of a pair may begin; at once where there is no first."""
+    run_dir = quick.RESULTS / f"default-{FIRST}-{number}"
+    if not (run_dir / COMPARED).exists():
+        return 0
+    return max(block.ended for block in open_run(run_dir).blocks) + APART_S
 
 
 @contextmanager
@@ -118,7 +157,9 @@ def _flagged(*metrics: tuple[str, str]) -> Callable[[str, Rows], bool]:
 
 
 def _found_wrong(name: str, _: Rows) -> bool:
-    return bool(read_json(quick.RESULTS / name / "stats/comparison.json")["checks"]["failed"])
+    blocks = open_run(quick.RESULTS / name).blocks
+    failed = any(failure.variant == known_answers.CANDIDATE for block in blocks for failure in block.failures)
+    return failed and any(part.differences for block in blocks if block.duel for part in block.duel.types)
 
 
 def _narrow(_: str, rows: Rows) -> bool:
@@ -126,9 +167,13 @@ def _narrow(_: str, rows: Rows) -> bool:
     return not called(rows) and all(quick.half_width(rows[metric]) <= most for metric in (TIME, CPU))
 
 
+def _zero_kind(name: str) -> Kind:
+    return Kind(f"a program and itself, {name}", 10, 10, _zero(name), _nothing, zero=True)
+
+
 TYPE = ("duel_typical_ms", "double-groupby-1")
 KINDS: dict[str, Kind] = {
-    **{f"zero-{name}": Kind(f"a program and itself, {name}", 10, 10, _zero(name), _nothing) for name in zeros.KINDS},
+    **{f"zero-{name}": _zero_kind(name) for name in zeros.KINDS},
     "slow-5": Kind("a handler 5 % slower", 10, 10, _known("slow-5"), _regression_of(TIME, CPU)),
     "slow-3": Kind("a handler 3 % slower", 10, 9, _known("slow-3"), _flagged(TIME, CPU)),
     "burn-5": Kind("a burner of 5 % of a core", 10, 10, _known("burn-5"), _regression_of(CPU)),
@@ -141,6 +186,10 @@ KINDS: dict[str, Kind] = {
     "default-beside": Kind(
         "the same beside two builds, half-widths of at most 0.6 %", 3, 3,
         _default("beside", {"AA": "1"}, beside=True), _narrow,
+    ),
+    "default-apart": Kind(
+        "two default runs an hour apart, time and CPU: intervals that overlap", 3, 3,
+        _pair, lambda _, rows: not any(rows[metric]["verdict"] in quick.CALLED for metric in (TIME, CPU)), _second_due,
     ),
     "gate-same": Kind("make gate, a version against itself", 20, 20, _gate("same"), _nothing),
     "gate-object": Kind("one object more a query", 10, 10, _gate("object"), _regression_of((gate.OBJECTS, GEOMEAN))),
@@ -162,14 +211,19 @@ def main() -> int:
     end = ledger.deadline(words)
     if unknown := set(words) - set(KINDS):
         sys.exit(f"proof: unknown: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
-    for name, number in missing(lines(), words or KINDS):
-        if time.monotonic() > end:
+    failed = set[tuple[str, int]]()
+    while todo := [at for at in missing(lines(), words or KINDS) if at not in failed]:
+        wait_s, name, number = soonest(todo)
+        if wait_s >= end - time.monotonic():
             break
+        time.sleep(wait_s)
         try:
-            add(measured(name, number))
+            if row := measured(name, number):
+                add(row)
         except UserError as error:
-            sys.exit(f"proof: {name} {number}: {error}")
-    return page()
+            failed.add((name, number))
+            sys.stderr.write(f"proof: {name} {number}: {error}\n")
+    return page() or bool(failed)
 
 
 def lines() -> list[dict[str, str]]:
@@ -185,14 +239,20 @@ def missing(known: Sequence[Mapping[str, str]], kinds: Sequence[str] | Mapping[s
         yield from ((name, number) for name in kinds if number <= KINDS[name].times and (name, number) not in done)
 
 
-def measured(name: str, number: int) -> dict[str, Any]:
-    """Make a run, unless it exists, and return its line."""
-    beside = f"{os.getloadavg()[0]:.1f}"
-    run, rows = KINDS[name].run(number)
-    return line(name, number, run, rows, beside)
+def soonest(todo: Iterable[tuple[str, int]]) -> tuple[float, str, int]:
+    """Return the first kind and number of those that may begin soonest, and the seconds until then."""
+    now = time.time()
+    waits = [(max(0, KINDS[name].due(number) - now), name, number) for name, number in todo]
+    return min(waits, key=lambda wait: wait[0])
 
 
-def line(name: str, number: int, run: str, rows: Rows, beside: str) -> dict[str, Any]:
+def measured(name: str, number: int) -> dict[str, Any] | None:
+    """Make a run, unless it exists, and return its line; None if it is the first of two."""
+    made = KINDS[name].run(number)
+    return line(name, number, *made) if made else None
+
+
+def line(name: str, number: int, run: str, rows: Rows) -> dict[str, Any]:
     """Return the line of a finished run."""
     found = open_run(quick.RESULTS / run)
     values = dict[str, Any]()
@@ -206,7 +266,7 @@ def line(name: str, number: int, run: str, rows: Rows, beside: str) -> dict[str,
     machine = f"{found.host.get('cpu_model') or 'unknown'}, {found.host.get('cpus')} CPUs"
     return {
         "kind": name, "number": number, "protocol": PROTOCOL, "date": found.plan.created[:10],
-        "machine": machine, "beside": beside, "seconds": f"{seconds:.0f}", **values,
+        "machine": machine, "beside": quick.beside(found.path), "seconds": f"{seconds:.0f}", **values,
         "called": "; ".join(called(rows)), "as_expected": int(KINDS[name].expected(run, rows)),
     }  # fmt: skip
 
@@ -218,31 +278,54 @@ def add(row: Mapping[str, Any]) -> None:
 
 def table(known: Sequence[Mapping[str, str]]) -> str:
     """Return a row a kind: how often it was as expected, the medians, the days and machines, and what is missing."""
-    rows = []
+    rows, of_zeros = [], list[Mapping[str, str]]()
     for name, kind in KINDS.items():
         own = [row for row in known if row["kind"] == name]
-        good = sum(row["as_expected"] == "1" for row in own)
-        lost = kind.times - len(own)
-        enough = good >= kind.least - lost and len(own) - good <= kind.times - kind.least
-        rows.append([
-            kind.title, f"{good} of {len(own)}{'' if enough else ' MISSED'}", f"{kind.least} of {kind.times}",
-            *(_median(own, column) for column in ("time_pct", "cpu_pct", "objects_pct")),
-            _median(own, "beside"), ", ".join(sorted({row["date"] for row in own})), str(lost) if lost else "",
-        ])  # fmt: skip
-    heads = ["what", "as expected", "asked", "time %", "CPU %", "objects %", "load beside", "measured", "missing"]
+        of_zeros += own if kind.zero else []
+        found, asked = _mean(kind, own) if kind.zero else _count(own, kind.times, kind.least)
+        rows.append([kind.title, found, asked, *_rest(own, kind.times, statistics.mean if kind.zero else None)])
+    times = sum(kind.times for kind in KINDS.values() if kind.zero)
+    found, asked = _count(of_zeros, times, times - times // zeros.RUNS_A_FLAG)
+    rows.insert(len(zeros.KINDS), ["all of these: nothing is called", found, asked, *_rest(of_zeros, times)])
+    heads = ["what", "as expected", "asked", "time %", "CPU %", "objects %", "beside %", "measured", "missing"]
     return markup.table(heads, rows, range(3, 7))
 
 
-def _median(rows: Sequence[Mapping[str, str]], column: str) -> str:
-    values = [float(row[column]) for row in rows if row[column]]
-    signed = "" if column == "beside" else "+"
-    return f"{statistics.median(values):{signed}.2f}" if values else ""
+def _count(own: Sequence[Mapping[str, str]], times: int, least: int) -> tuple[str, str]:
+    """Return how many lines are as expected, MISSED if `least` of `times` cannot be reached any more; what is asked."""
+    good = sum(row["as_expected"] == "1" for row in own)
+    missed = " MISSED" if len(own) - good > times - least else ""
+    return f"{good} of {len(own)}{missed}", f"{least} of {times}"
+
+
+def _mean(kind: Kind, own: Sequence[Mapping[str, str]]) -> tuple[str, str]:
+    """Return how far the means of time and CPU are from 0, MISSED if that is too far with all lines; what is asked."""
+    if not own:
+        return "", f"at most {zeros.MEAN_PCT} %"
+    off = max(abs(statistics.mean(_values(own, column))) for column in ("time_pct", "cpu_pct"))
+    missed = " so far" if len(own) < kind.times else " MISSED" if off > zeros.MEAN_PCT else ""
+    return f"{off:.2f} %{missed}", f"at most {zeros.MEAN_PCT} %"
+
+
+def _rest(own: Sequence[Mapping[str, str]], times: int, taken: Taken | None = None) -> list[str]:
+    changes = [_said(taken or statistics.median, own, column, "+") for column in ("time_pct", "cpu_pct", "objects_pct")]
+    days = ", ".join(sorted({row["date"] for row in own}))
+    return [*changes, _said(statistics.median, own, "beside"), days, str(times - len(own) or "")]
+
+
+def _values(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:
+    return [float(row[column]) for row in rows if row[column]]
+
+
+def _said(taken: Taken, rows: Sequence[Mapping[str, str]], column: str, signed: str = "") -> str:
+    values = _values(rows, column)
+    return f"{taken(values):{signed}.2f}" if values else ""
 
 
 def page() -> int:
     """Write the table into docs/validation.md."""
     machines = ", ".join(sorted({row["machine"] for row in lines()}))
-    text = f"{table(lines())}\n\nMedians. Machines: {machines or 'none yet'}."
+    text = f"{table(lines())}\n\nMeans of a program and itself, else medians. Machines: {machines or 'none yet'}."
     ledger.write_between(PAGE, BEGIN, END, text)
     return 0
 

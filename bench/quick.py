@@ -1,18 +1,26 @@
-"""Series of runs of quick.yml, or of gate.yml: each is made unless it exists, and its judged metrics are read."""
+"""Series of runs of quick.yml, or of gate.yml: each is made unless it exists, and its judged metrics are read.
+
+SET may say where a run is, with fields of `host` alone (SET="host.port=9560"): nothing else, which would be another
+measurement.
+"""
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas as pd
+
 from bench.figures import PROJECT, Figure, at_most
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.plan import Plan
+from tsduel.core.rundir import open_run
 from tsduel.question.knobs import NAMES
 from tsduel.question.read import read_file
 from tsduel.stats.aa import GATED
@@ -22,6 +30,7 @@ EXPERIMENT = "experiments/quick.yml"
 RESULTS = PROJECT / "results"
 TIME, CPU = ("duel_typical_ms", GEOMEAN), ("duel_cpu_us", ALL)
 CALLED = {REGRESSION, IMPROVEMENT}
+PLACE = "host."
 Result = TypeVar("Result")
 Rows = Mapping[tuple[str, str], Mapping[str, Any]]
 """Rows of a comparison, by metric and query type."""
@@ -55,17 +64,26 @@ def judged(
     history: Callable[[Path], None] | None = None,
     experiment: str = EXPERIMENT,
     needs: Iterable[tuple[str, str]] = (TIME, CPU),
+    *,
+    fails: bool = False,
 ) -> Rows:
-    """Return the judged rows of a run with these knobs; ``history`` changes its builds before the first block."""
+    """Return the judged rows of a run with these knobs; ``history`` changes its builds before the first block.
+
+    ``fails``: a block that fails may end it; then there is no row.
+    """
     run_dir = RESULTS / name
     if not is_finished(run_dir, knobs, experiment):
-        words = [f"{knob}={value}" for knob, value in {"RUN": name, "EXPERIMENT": experiment, **knobs}.items()]
+        asked = {"RUN": name, "EXPERIMENT": experiment, **knobs, "SET": f"{knobs.get('SET', '')} {place()}".strip()}
+        words = [f"{knob}={value}" for knob, value in asked.items() if value]
         if history:
             make("plan", "provision", "build", *words)
             history(run_dir)
         # An A/A run that has not passed is a result as well.
         output = make("tsbs", *words, "VIEW=plain", may_fail=True)
         if not is_finished(run_dir, knobs, experiment):
+            if fails and any(block.failures for block in open_run(run_dir).blocks):
+                make("tidy", f"RUN={name}")
+                return {}
             raise UserError(f"{name} did not come to its end:\n{output[-2000:]}")
     found = rows(run_dir)
     if any(found.get(metric, {}).get("change_pct") is None for metric in needs):
@@ -82,18 +100,40 @@ def rows(run_dir: Path, *, judged: bool = True) -> Rows:
     return {(r["metric"], r["query_type"]): r for r in every if not judged or r["family"] in GATED}
 
 
+def beside(*run_dirs: Path) -> str:
+    """Return how much of the machine's CPU other programs took while runs were measured: percent, of a median phase."""
+    shares = list[float]()
+    for run_dir in run_dirs:
+        table = pd.read_csv(run_dir / "tidy/noise.csv", keep_default_na=False)
+        shares += map(float, table[table["signal"] == "foreign_cpu_pct"]["value"])
+    return f"{statistics.median(shares):.1f}" if shares else ""
+
+
 def is_finished(run_dir: Path, knobs: Mapping[str, str], experiment: str = EXPERIMENT) -> bool:
     """Return whether a run has finished; raise where its experiment or its knobs are not those of the series."""
     if not (run_dir / Plan.FILE).exists():
         return False
     question = Plan.load(run_dir).asked
     written = json.loads(json.dumps(read_file(PROJECT / experiment), default=str))
-    if (question.experiment, question.written, question.knobs) != (experiment, written, knobs):
+    if (question.experiment, question.written, _placeless(question.knobs)) != (experiment, written, _placeless(knobs)):
         raise UserError(
             f"{run_dir} asked something else: another experiment than {experiment} as it stands, or other knobs; "
             "move it away, or the whole series, and this one is made"
         )
     return (run_dir / "stats/comparison.json").exists()
+
+
+def place() -> str:
+    """Return SET of the environment, whose fields are of `host` alone."""
+    given = os.environ.get("SET", "").split()
+    if others := [word for word in given if not word.startswith(PLACE)]:
+        raise UserError(f"SET: {others[0]} would be another measurement; fields of {PLACE} alone may be set here")
+    return " ".join(given)
+
+
+def _placeless(knobs: Mapping[str, str]) -> dict[str, str]:
+    settings = " ".join(word for word in knobs.get("SET", "").split() if not word.startswith(PLACE))
+    return {name: value for name, value in {**knobs, "SET": settings}.items() if value}
 
 
 def make(*words: str, may_fail: bool = False) -> str:

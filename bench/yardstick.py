@@ -34,7 +34,7 @@ from tsduel.core.rundir import Run, open_run
 from tsduel.core.sections import Part, first_error
 from tsduel.stats.power import ALPHA
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised where what a judge does has changed."""
 PAGE = PROJECT / "docs/yardstick.md"
 LINES = PROJECT / "results/yardstick/runs.csv"
@@ -50,7 +50,7 @@ GATE = (
 """What experiments/gate.yml sets, for any data."""
 ALONE = (
     "duel.enabled=false queries.solo=true design.load=solo design.warmup_blocks=0 design.spare_blocks=0 "
-    "design.max_failed_blocks=0"
+    "design.max_failed_blocks=0 settle.polls=1"
 )
 THRESHOLD_PCT, RUNS_A_SIDE = 5, 5
 OVERTIME = 3
@@ -72,13 +72,14 @@ class Said(Part):
 
 
 def knobs(pair: Pair, load: Load, *settings: str) -> dict[str, str]:
-    """Return the knobs of a run over a pair; SET of the environment comes last."""
-    words = " ".join(filter(None, (load.set, *settings, "design.seed=1", os.environ.get("SET", ""))))
+    """Return the knobs of a run over a pair."""
+    words = " ".join(filter(None, (load.set, *settings, "design.seed=1")))
     return {**sources(pair), **({"ROLE": load.role} if load.role else {}), "SET": words}
 
 
-def _minutes(run: Run) -> float:
-    return sum(block.ended - block.started for block in run.blocks) / 60
+def minutes(*runs: Run) -> float:
+    """Return how long the blocks of runs took."""
+    return sum(block.ended - block.started for run in runs for block in run.blocks) / 60
 
 
 def quickly(name: str, book: Truth) -> Said:
@@ -94,7 +95,7 @@ def quickly(name: str, book: Truth) -> Said:
     )
     return Said(
         verdict=DIFFERS if differs else SAME, sign=_sign(row["change_pct"]), size_pct=row["change_pct"],
-        lo_pct=row["lo_pct"], hi_pct=row["hi_pct"], minutes=_minutes(open_run(quick.RESULTS / run)), also=also,
+        lo_pct=row["lo_pct"], hi_pct=row["hi_pct"], minutes=minutes(open_run(quick.RESULTS / run)), also=also,
     )  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def by_work(name: str, book: Truth) -> Said:
     about = [at for at in called if at in wanted]
     return Said(
         verdict=DIFFERS if about else SAME, sign=_sign(rows[about[0]]["change_pct"]) if about else "",
-        minutes=_minutes(open_run(quick.RESULTS / run)),
+        minutes=minutes(open_run(quick.RESULTS / run)),
         also=tuple(" ".join(at).strip() for at in called if at not in wanted),
     )  # fmt: skip
 
@@ -152,7 +153,7 @@ def _alone(
     others = dict.fromkeys(book.questions[asked].tsbs for asked in changes if differs(asked))
     return Said(
         verdict=DIFFERS if differs(pair.asked) else SAME, sign=_sign(changes[pair.asked]),
-        size_pct=changes[pair.asked], minutes=sum(_minutes(open_run(quick.RESULTS / run)) for run in runs),
+        size_pct=changes[pair.asked], minutes=minutes(*(open_run(quick.RESULTS / run) for run in runs)),
         also=tuple(words for words in others if words != book.questions[pair.asked].tsbs),
     )  # fmt: skip
 
@@ -199,7 +200,7 @@ def by_command(command: str, name: str, book: Truth) -> Said:
     """Judge by somebody else's command, for which both programs are built."""
     pair = book.pairs[name]
     load, run = book.loads[pair.load], f"yardstick-{name}-programs"
-    given = knobs(pair, load)
+    given = knobs(pair, load, quick.place())
     words = [f"{knob}={value}" for knob, value in {"RUN": run, "EXPERIMENT": load.experiment, **given}.items()]
     quick.make("plan", "provision", "build", *words)
     built = {
@@ -292,16 +293,21 @@ def lines() -> list[dict[str, str]]:
 
 def judged(name: str, judge: str, book: Truth) -> dict[str, Any]:
     """Have a pair judged, and return its line."""
-    beside = f"{os.getloadavg()[0]:.1f}"
     found = JUDGES[judge][1](name, book) if judge in JUDGES else by_command(judge, name, book)
     cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     cpu = next((line.partition(": ")[2] for line in cpus if line.startswith("model name")), "unknown")
     sizes = {at: "" if (value := getattr(found, at)) is None else f"{value:.2f}" for at in COLUMNS[9:12]}
     return {
         "pair": name, "judge": title(judge), "protocol": PROTOCOL, "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"{cpu}, {os.cpu_count()} CPUs", "beside": beside, "minutes": f"{found.minutes:.1f}",
-        "verdict": found.verdict, "sign": found.sign, **sizes, "also": "; ".join(found.also),
+        "machine": f"{cpu}, {os.cpu_count()} CPUs", "beside": quick.beside(*runs(name, judge)),
+        "minutes": f"{found.minutes:.1f}", "verdict": found.verdict, "sign": found.sign, **sizes,
+        "also": "; ".join(found.also),
     }  # fmt: skip
+
+
+def runs(name: str, judge: str) -> list[Path]:
+    """Return the runs of a judgement; none of somebody else's command."""
+    return sorted(quick.RESULTS.glob(f"yardstick-{name}-{judge}*")) if judge in JUDGES else []
 
 
 def outcome(pair: Pair, row: Mapping[str, str]) -> str:

@@ -14,12 +14,16 @@ from pathlib import Path
 import pytest
 from fakecompute import FakeCompute
 from fakeproject import Project
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadGroupScheduling
 
 from tsduel.cli.knobs import KNOBS
 from tsduel.places.gcp import api as compute_api
 from tsduel.plan import sources
 
+# No test asserts a time: on a busy machine each example may take long.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 # Nobody asks the metadata server from a test: it is Google's.
 os.environ["NO_GCE_CHECK"] = "true"
 GROUP = re.compile(r"xdist_group\(\"(\w+)\"\)")

@@ -1,11 +1,13 @@
 """`make proof`: what it measures next, what its lines say, and the table that is made of them."""
 
 import csv
+from types import SimpleNamespace
 
 import pytest
 
-from bench import proof
-from bench.proof import KINDS
+from bench import ledger, proof, quick, zeros
+from bench.proof import CPU, KINDS, TIME
+from tsduel.core.errors import UserError
 
 
 def lines(kind, count, **more):
@@ -20,6 +22,19 @@ def kept(tmp_path, monkeypatch):
     """Keep lines and page in a directory of the test."""
     monkeypatch.setattr(proof, "LINES", tmp_path / "proof/runs.csv")
     monkeypatch.setattr(proof, "PAGE", tmp_path / "validation.md")
+    monkeypatch.setattr(quick, "RESULTS", tmp_path)
+    return tmp_path
+
+
+def cells(known):
+    """Return the cells of the table's rows, by their first."""
+    rows = [line.split("|")[1:-1] for line in proof.table(known).splitlines()]
+    return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}
+
+
+def interval(low, high):
+    """Return a row of a comparison: a change in the middle of its interval."""
+    return {"change_pct": (low + high) / 2, "lo_pct": low, "hi_pct": high, "verdict": "equivalent"}
 
 
 def test_what_is_missing_is_measured_in_turns():
@@ -70,3 +85,112 @@ def test_a_run_is_as_expected_by_its_own_rule():
     flagged = {proof.CPU: {"verdict": "negligible", "p_adj": 0.04, "change_pct": 1.0}}
     assert KINDS["burn-2"].expected("", flagged)
     assert not KINDS["burn-2"].expected("", {proof.CPU: {"verdict": "x", "p_adj": 0.04, "change_pct": -1.0}})
+
+
+class TestZeros:
+    """A program against itself is judged by the mean of each kind, and by the flags of all kinds together."""
+
+    ALL = "all of these: nothing is called"
+
+    def test_a_kind_is_its_mean_and_a_flag_is_all_kinds(self):
+        """A run that is off zero, and one that is flagged, miss nothing alone."""
+        off = lines("zero-git", 10, time_pct="0.1", cpu_pct="0.2")
+        off[0] |= {"time_pct": "-1.1", "as_expected": "0"}
+        found = cells([*off, *lines("zero-stale", 4, time_pct="0.6", cpu_pct="0.1")])
+        assert found[KINDS["zero-git"].title][:4] == ["0.20 %", "at most 0.3 %", "-0.02", "+0.20"]
+        assert found[KINDS["zero-stale"].title][0] == "0.60 % so far"
+        assert found[KINDS["zero-same"].title][:2] == ["", "at most 0.3 %"]
+        assert found[self.ALL][:2] == ["13 of 14", "76 of 80"]
+
+    def test_a_mean_off_zero_is_missed_when_it_is_whole(self):
+        """Of CPU as of time."""
+        found = cells(lines("zero-git", 10, time_pct="0.1", cpu_pct="-0.31"))
+        assert found[KINDS["zero-git"].title][0] == "0.31 % MISSED"
+
+    @pytest.mark.parametrize(("flags", "text"), [(4, "6 of 10"), (5, "5 of 10 MISSED")])
+    def test_four_flags_of_eighty_are_allowed(self, flags, text):
+        """Whatever their kinds; the fifth misses, however many are still to come."""
+        known = lines("zero-git", 10, cpu_pct="0")
+        for row in known[:flags]:
+            row["as_expected"] = "0"
+        assert cells(known)[self.ALL][0] == text
+        assert sum(kind.zero for kind in KINDS.values()) == len(zeros.KINDS) == 8
+
+
+class TestPairs:
+    """Two default runs an hour apart."""
+
+    @pytest.fixture
+    def runs(self, kept, monkeypatch):
+        """Return the rows of the halves; a half that was made has ended at second 100 of a clock, which is returned."""
+        clock = SimpleNamespace(now=200.0, made=[], rows={})
+
+        def judged(name, *_):
+            if name not in clock.made:
+                clock.made.append(name)
+                (kept / name / "stats").mkdir(parents=True)
+                (kept / name / proof.COMPARED).write_text("{}")
+            return clock.rows[name.split("-")[1]]
+
+        monkeypatch.setattr(quick, "judged", judged)
+        monkeypatch.setattr(proof, "open_run", lambda _: SimpleNamespace(blocks=[SimpleNamespace(ended=100.0)]))
+        monkeypatch.setattr(proof.time, "time", lambda: clock.now)
+        clock.rows = {"first": {TIME: interval(-3, -2), CPU: interval(-2, -1)},
+                      "second": {TIME: interval(-2.5, -1.5), CPU: interval(-0.75, 0.25)}}  # fmt: skip
+        return clock
+
+    def test_the_second_begins_an_hour_after_the_first_has_ended(self, runs):
+        """Other kinds are measured meanwhile; the first alone has no line."""
+        kind = KINDS["default-apart"]
+        assert kind.due(1) == 0
+        assert proof.measured("default-apart", 1) is None
+        assert kind.run(1) is None
+        assert runs.made == ["default-first-1"]
+        assert proof.soonest([("default-apart", 1), ("same", 1)]) == (0, "same", 1)
+        assert proof.soonest([("default-apart", 1)]) == (3500, "default-apart", 1)
+        runs.now = 3700.0
+        assert kind.run(1)[0] == "default-second-1"
+
+    def test_its_line_is_how_far_the_changes_are_apart(self, runs):
+        """As expected if the intervals of time and of CPU overlap."""
+        runs.now = 5000.0
+        run, rows = KINDS["default-apart"].run(1)
+        assert [rows[TIME][name] for name in ("change_pct", "lo_pct", "hi_pct")] == [0.5, -0.5, 1.5]
+        assert [rows[CPU][name] for name in ("change_pct", "lo_pct", "hi_pct")] == [1.25, 0.25, 2.25]
+        assert proof.called(rows) == ["duel_cpu_us all"]
+        assert not KINDS["default-apart"].expected(run, rows)
+        runs.rows["second"][CPU] = interval(-1.5, 0)
+        assert KINDS["default-apart"].expected(*KINDS["default-apart"].run(1))
+
+    def test_what_has_no_interval_has_no_difference(self, runs):
+        """It is inconclusive."""
+        runs.now = 5000.0
+        runs.rows["first"]["other"] = runs.rows["second"]["other"] = dict.fromkeys(("change_pct", "lo_pct", "hi_pct"))
+        assert KINDS["default-apart"].run(1)[1]["other"]["verdict"] == "inconclusive"
+
+
+def test_a_run_that_fails_does_not_keep_the_others_from_being_made(kept, monkeypatch, capsys):
+    """It is said, and the exit code is 1."""
+    (kept / "validation.md").write_text(f"{proof.BEGIN}\n{proof.END}\n")
+
+    def measured(name, number):
+        if number == 1:
+            raise UserError("it fell")
+        return lines(name, number)[-1]
+
+    monkeypatch.setattr(proof, "measured", measured)
+    monkeypatch.setattr(proof.sys, "argv", ["proof", "5", "default-same"])
+    assert proof.main() == 1
+    assert [row["number"] for row in ledger.lines(proof.LINES, proof.PROTOCOL)] == ["2", "3", "4", "5"]
+    assert capsys.readouterr().err == "proof: default-same 1: it fell\n"
+
+
+def test_a_wrong_answer_is_found_by_the_block_that_it_fails(monkeypatch):
+    """Also if that ends the run; not by another failure, nor by answers that differ without one."""
+    kind = KINDS["wrong-150"]
+    for variant, differences, is_found in (("candidate", 1, True), ("baseline", 1, False), ("candidate", 0, False)):
+        duel = SimpleNamespace(types=[SimpleNamespace(differences=differences)])
+        failing = SimpleNamespace(failures=[SimpleNamespace(variant=variant)], duel=duel)
+        run = SimpleNamespace(blocks=[SimpleNamespace(failures=[], duel=None), failing])
+        monkeypatch.setattr(proof, "open_run", lambda _, run=run: run)
+        assert kind.expected("known-wrong-150-1", {}) is is_found

@@ -1,9 +1,11 @@
 """`make yardstick`: the file of pairs, what its judges say, and the tables that are made of it."""
 
+from types import SimpleNamespace
+
 import pytest
 import yaml
 
-from bench import ledger, pairs, quick, yardstick
+from bench import ledger, pace, pairs, quick, yardstick
 from bench.pairs import TRUTH
 from bench.yardstick import COLUMNS, JUDGES
 from tsduel.calibrate.planted import PLANTS
@@ -118,7 +120,7 @@ class TestJudges:
         monkeypatch.setattr(yardstick, "sources", lambda _: {"BASELINE": "b", "CANDIDATE": "c"})
         seen = "$BASELINE_PROGRAM $CANDIDATE_PROGRAM $BASELINE $ASKED $MINUTES"
         say = f"""printf '{{"verdict": "same", "also": ["%s"]}}' "{seen}" """
-        assert yardstick.by_command(say, "slow-2", BOOK).also == ("/baseline /candidate b time 3",)
+        assert yardstick.by_command(say, "slow-2", BOOK).also == ("/baseline /candidate b time 5",)
         with pytest.raises(UserError, match="JUDGE: exit 3 ended with exit code 3"):
             yardstick.by_command("exit 3", "slow-2", BOOK)
 
@@ -150,6 +152,30 @@ class TestJudges:
         """Of a proof as well."""
         with pytest.raises(UserError, match="MINUTES: 'soon' is no number of minutes"):
             ledger.deadline(["soon"])
+
+
+class TestPace:
+    """With which settings a judgement would have taken the minutes that are meant."""
+
+    def run(self, path, seconds, *, duel, phases=()):
+        """Return a run whose first block is a warm-up if it is a duel."""
+        lines = [f"1,baseline,solo,{phase},,{begin},{end}" for phase, begin, end in phases]
+        (path / "tidy").mkdir(parents=True)
+        (path / pace.PHASES).write_text("\n".join(["block,variant,part,phase,query_type,begin,end", *lines]) + "\n")
+        blocks = [SimpleNamespace(block=n, started=0.0, ended=took) for n, took in enumerate(seconds)]
+        plan = SimpleNamespace(duel=SimpleNamespace(enabled=duel), queries=SimpleNamespace(count=1000))
+        return SimpleNamespace(path=path, blocks=blocks, warmups={0} if duel else set(), plan=plan)
+
+    def test_of_a_duel_it_is_the_number_of_blocks(self, tmp_path):
+        """Behind the warm-up block, which takes longer."""
+        assert pace.fitting([self.run(tmp_path, [40.0, 19.0, 21.0], duel=True)], 5) == "design.blocks=13"
+
+    def test_of_sides_that_run_alone_it_is_the_number_of_queries(self, tmp_path):
+        """What starts and loads take is not changed by it."""
+        phases = [("load", 0, 30), ("query", 30, 40), ("query", 41, 51)]
+        runs = [self.run(tmp_path / name, [60.0], duel=False, phases=phases) for name in "ab"]
+        assert pace.fitting(runs, 4) == "queries.count=4000"
+        assert pace.fitting(runs, 0.5) == "queries.count=1"
 
 
 class TestTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 import reports
@@ -125,6 +126,32 @@ class TestSeries:
             with pytest.raises(UserError, match=sentence):
                 quick.is_finished(run_dir, ASKED)
 
+    def test_where_a_run_is_may_be_set_and_nothing_else(self, tmp_path, monkeypatch):
+        """A run that was made at another port is the same; other settings would be another measurement."""
+        run_dir = reports.compared(tmp_path)
+        reports.edit_plan(run_dir, asked(knobs={**ASKED, "SET": "design.seed=1 host.port=9000"}))
+        monkeypatch.setenv("SET", "host.port=9999")
+        assert quick.is_finished(run_dir, ASKED)
+        (run_dir / "plan/experiment.json").unlink()
+        monkeypatch.setattr(quick, "RESULTS", tmp_path)
+        monkeypatch.setattr(quick, "make", lambda *words, **_: " ".join(words))
+        with pytest.raises(UserError, match=r"BASELINE=v1\.132\.0 AA=1 SET=design\.seed=1 host\.port=9999 VIEW=plain"):
+            quick.judged(run_dir.name, ASKED)
+        monkeypatch.setenv("SET", "host.port=9999 design.blocks=2")
+        with pytest.raises(UserError, match=r"SET: design\.blocks=2 would be another measurement"):
+            quick.judged(run_dir.name, ASKED)
+
+    def test_what_ran_beside_is_what_others_took_of_the_cpu(self, tmp_path):
+        """Of a median phase of all runs; nothing is said where no run has it."""
+        head = "block,variant,phase,query_type,signal,value,unit,limit,effect,message"
+        for name, values in (("a", (1, 9)), ("b", (4,)), ("c", ())):
+            rows = [f"{n},,pooled,,foreign_cpu_pct,{value},%,,ok," for n, value in enumerate(values)]
+            path = tmp_path / name / "tidy/noise.csv"
+            path.parent.mkdir(parents=True)
+            path.write_text("\n".join([head, *rows, "0,baseline,pooled,,steal_pct,70,%,,ok,"]) + "\n")
+        assert quick.beside(tmp_path / "a", tmp_path / "b") == "4.0"
+        assert quick.beside(tmp_path / "c") == ""
+
     def test_a_run_that_was_stopped_goes_on(self, tmp_path, monkeypatch):
         """Its builds get their history again; a run without time and CPU is refused."""
         run_dir = reports.compared(tmp_path)
@@ -145,6 +172,22 @@ class TestSeries:
         assert typed == [("plan", False), run_dir, ("tsbs", True)]
         (run_dir / "stats/comparison.json").write_text('{"rows": []}')
         with pytest.raises(UserError, match="says nothing of what it is for"):
+            quick.judged(run_dir.name, ASKED)
+
+    def test_a_block_that_fails_may_be_the_result_of_a_run(self, tmp_path, monkeypatch):
+        """Then it is tidied and has no row; otherwise a run that was ended is no result."""
+        run_dir = reports.compared(tmp_path)
+        reports.edit_plan(run_dir, asked())
+        (run_dir / "stats/comparison.json").unlink()
+        monkeypatch.setattr(quick, "RESULTS", tmp_path)
+        typed = []
+        monkeypatch.setattr(quick, "make", lambda *words, **_: typed.append(words[0]) or "")
+        with pytest.raises(UserError, match="did not come to its end"):
+            quick.judged(run_dir.name, ASKED, fails=True)
+        monkeypatch.setattr(quick, "open_run", lambda _: SimpleNamespace(blocks=[SimpleNamespace(failures=["why"])]))
+        assert quick.judged(run_dir.name, ASKED, fails=True) == {}
+        assert typed == ["tsbs", "tsbs", "tidy"]
+        with pytest.raises(UserError, match="did not come to its end"):
             quick.judged(run_dir.name, ASKED)
 
     def test_which_side_has_the_history_changes(self, monkeypatch):
@@ -201,6 +244,7 @@ class TestFigures:
         ]  # fmt: skip
         some = {kind: found[kind] for kind in ("gc", "same")}
         assert [one.value for one in known_answers.figures(some)] == [10, 0.1, 0, 1, 0.5, 0.5]
+        assert list(known_answers.figures({"wrong-150": [{}]})) == []
         mirrored = known_answers.mirrored(row(25, "improvement", p_adj=0.01) | {"lo_pct": 0, "hi_pct": 100})
         assert [round(mirrored[name]) for name in ("change_pct", "lo_pct", "hi_pct")] == [-20, -50, 0]
         assert mirrored["verdict"] == "regression"

@@ -131,9 +131,12 @@ def _one_type(percent: int) -> Plant:
 
 
 def _wrong(every: int) -> Plant:
-    """Return a plant that answers for another step than it was asked for, once in so many queries."""
+    """Return a plant that answers for another step than it was asked for, once in so many queries.
+
+    Each process begins somewhere in the count: one that is asked less than so much would never lie else.
+    """
     change = f'if planted++; planted%{every} == 0 {{ _ = r.FormValue("step"); r.Form.Set("step", "7m") }}'
-    return replace(_before(f"wrong-{every}", change), added="\nvar planted int\n")
+    return replace(_before(f"wrong-{every}", change), added=f"\nvar planted = int(time.Now().UnixNano() % {every})\n")
 
 
 _SLOW = _slow(5)

@@ -98,8 +98,9 @@ class _Shown:
         text = os.pread(self._output.fileno(), 1 << 20, self._read)
         whole = text[: text.rfind(b"\n") + 1]
         self._read += len(whole)
-        for line in whole.decode(errors="replace").splitlines():
-            view.say(line)
+        # At once: a stack has a thousand lines, and the foot is drawn again after each message.
+        if whole:
+            view.say(whole.decode(errors="replace").rstrip("\n"))
 
     def _guarded(self, call: Callable[[], object]) -> None:
         try:
