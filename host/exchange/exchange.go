@@ -10,42 +10,16 @@ import (
 	"io"
 	"math"
 	"os"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
-
-// Side is one of the servers. The answers of all sides are compared with those of a job's first side.
-type Side struct {
-	Name   string
-	URL    string // http://HOST:PORT, with a prefix of paths if there is one; several with commas take turns
-	Source Source // its operations; sides that get the same operations share a source
-	Reading
-	Used func() (Used, error) // reads what its processes have used so far; may be nil
-	Turn Turn                 // nil: its processes run while others are asked
-}
-
-// Reading is how a side's answers are read, and how far they are compared with the first side's.
-type Reading struct {
-	Answers  string         // their format; "" for batches of data: nothing is compared
-	Volatile *regexp.Regexp // what may differ in the bytes of two equal answers of the same database, or nil
-	Level    Level
-	// Of different databases: the prefix of fields' names, and the seconds from a point to its window's end.
-	Prefix string
-	Shift  float64
-}
-
-// Used is CPU time in ns, and retired instructions, 0 where they are not counted.
-type Used struct{ CPU, Instructions int64 }
 
 // Job is one phase: exchanges of one kind of operation, until Until ends it or a source ends.
 type Job struct {
@@ -93,15 +67,6 @@ type Exchange struct {
 // bodyMost is how many bytes of a body are kept of two answers that differ.
 const bodyMost = 64 << 10
 
-// Tally is one side's part of a result.
-type Tally struct {
-	Used               // in the phase
-	Compared    int    // answers that were compared with the first side's
-	Differences int    // answers that differ from the first side's
-	Empty       int    // answers without data
-	Failure     string // why it is out, "" if it is not
-}
-
 type Result struct {
 	Exchanges   []Exchange
 	Sides       []Tally
@@ -114,24 +79,6 @@ type Result struct {
 	Turns       int           // how often another side ran than before
 	TurnTime    time.Duration // of them all, off the clock of every operation
 	Stopped     string        // why the phase ended early, "" if it did not
-}
-
-// side is a Side in a phase: its connections, and a slot for each operation of a burst.
-type side struct {
-	Side
-	tally      *Tally
-	workers    []*Conn // those of the next burst, as many as inFlight, come first
-	inFlight   int
-	operations []Operation // of this burst
-	bodies     [][]byte
-	ns         []int64
-	errs       []error
-	room       *Room // of the answers of a burst
-}
-
-// failed says that an operation of this burst had an error.
-func (s *side) failed() bool {
-	return s.tally.Failure != "" || slices.ContainsFunc(s.errs, func(err error) bool { return err != nil })
 }
 
 const (
@@ -326,33 +273,6 @@ func stopped(sides []*side) string {
 		}
 	}
 	return ""
-}
-
-// ask sends a burst of operations to one side by its next workers, and returns when all are answered.
-func (s *side) ask(ctx context.Context, operations []Operation) {
-	asking := slices.Clone(s.workers[:s.inFlight])
-	s.workers = append(s.workers[s.inFlight:], asking...)
-	s.room.clear()
-	var next atomic.Int64
-	work := func(c *Conn) {
-		for i := next.Add(1) - 1; i < int64(len(operations)); i = next.Add(1) - 1 {
-			c.body, c.taken = s.bodies[i], 0 // earlier answers are held until the next burst
-			s.bodies[i], s.errs[i] = c.Do(ctx, &operations[i])
-			s.ns[i] = c.ns
-			if s.errs[i] != nil {
-				s.bodies[i], s.ns[i] = s.bodies[i][:0], 0
-			}
-		}
-	}
-	if len(asking) == 1 { // no other goroutine: it would be noise
-		work(asking[0])
-		return
-	}
-	var all sync.WaitGroup
-	for _, c := range asking {
-		all.Go(record.Caught(func() { work(c) }))
-	}
-	all.Wait()
 }
 
 // compare compares every side's answer to operation i with the first side's.

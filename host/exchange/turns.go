@@ -6,12 +6,6 @@ import (
 	"time"
 )
 
-// Turn lets all processes of a side stand still while another side is asked, and lets them go on.
-type Turn interface {
-	Hold() error    // returns when they stand still
-	Release() error // returns when they may run
-}
-
 // NotHeld is why a side did not stand still while another one was to be asked: nothing may be compared then.
 type NotHeld struct{ error }
 

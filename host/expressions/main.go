@@ -23,14 +23,6 @@ type asked struct {
 	Texts    []string `json:"texts"`
 }
 
-// Known is what is known of a query: phrases that say why it is refused, and the longest way from its time to a
-// sample that it reads, in seconds.
-type Known struct {
-	Wrong string  `json:"wrong"`
-	Lacks string  `json:"lacks"` // a name that the data do not have, without which it has no answer
-	BackS float64 `json:"back_s"`
-}
-
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintf(os.Stderr, "tsduel: queries cannot be read: %v\n", err)

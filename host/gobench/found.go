@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"tsduel/host/record"
+	"tsduel/host/proc"
 )
 
 // outcome is what became of a benchmark in the warm-up; why is empty if it printed a result.
@@ -26,9 +26,8 @@ type found struct {
 }
 
 var (
-	started = regexp.MustCompile(`(?m)^(Benchmark\S*)\r?$`)
-	mark    = regexp.MustCompile(`(?m)--- (FAIL|SKIP): (Benchmark\S*?)(?:-\d+)?(?: \(.*)?\r?$`)
-	allRan  = regexp.MustCompile(`(?m)(PASS|FAIL)\r?$`)
+	mark   = regexp.MustCompile(`(?m)--- (FAIL|SKIP): (Benchmark\S*?)(?:-\d+)?(?: \(.*)?\r?$`)
+	allRan = regexp.MustCompile(`(?m)(PASS|FAIL)\r?$`)
 )
 
 // outcomes reads the output of a warm-up that ended so, as in "ended with exit code 2: panic: no such shard".
@@ -101,43 +100,12 @@ func (f *found) notRun(name string) string {
 	return fmt.Sprintf("%s was not run, since %s", name, f.ended)
 }
 
-// checkFound checks that each row printed a result for all variants. Nothing is wrong with what all of them skip.
-func (b *block) checkFound() error {
-	rename, err := renaming(b.Plan.GoBench)
-	if err != nil {
-		return err
-	}
-	var rows []string
-	byRow, counts := map[string]map[string]outcome{}, map[string]bool{}
-	for _, v := range b.Plan.Variants {
-		for _, o := range b.sides[v.Name].found.outcomes {
-			row := rename(o.name)
-			if byRow[row] == nil {
-				rows, byRow[row] = append(rows, row), map[string]outcome{}
-			}
-			byRow[row][v.Name], counts[row] = o, counts[row] || !o.skipped
-		}
-	}
-	for _, row := range rows {
-		if slices.ContainsFunc(rows, func(other string) bool { return strings.HasPrefix(other, row+"/") }) {
-			continue // what one variant did not begin has benchmarks inside it, as another shows
-		}
-		for _, v := range b.Plan.Variants {
-			o, is := byRow[row][v.Name]
-			if f := b.sides[v.Name].found; !is && f.ended != "" {
-				o.why = f.notRun(row)
-			} else if !is {
-				o.why = "there is no benchmark for the row " + row + ": name those that all have (BENCH=), or see gobench.rename"
-			}
-			c := record.Check{Check: "bench_found", Variant: v.Name, Phase: "find", QueryType: row, Expected: 1, OK: o.why == "",
-				Message: o.why}
-			if c.OK {
-				c.Actual = 1
-			}
-			if counts[row] {
-				b.Checks = append(b.Checks, c)
-			}
-		}
-	}
-	return nil
+// output is the output of one process: text is its stdout, the bytes from..to of bench.txt.
+type output struct {
+	proc.Exit
+	text     string
+	from, to int64
+	seconds  float64 // with making its directory
+	results  []result
+	own      []string // names in lines like results that a benchmark printed itself
 }

@@ -53,6 +53,9 @@ func results(text string, cpu int) (all []result) {
 	return all
 }
 
+// started is a benchmark that has begun.
+var started = regexp.MustCompile(`(?m)^(Benchmark\S*)\r?$`)
+
 // ofGo separates results that Go printed from lines in their format that a benchmark prints itself. Go prints the name
 // alone before a benchmark runs (-test.v), and one result, with allocations (-test.benchmem), when it has ended.
 func ofGo(all []result, text string) (kept []result, own []string) {
@@ -149,4 +152,17 @@ func pattern(name string) string {
 		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
 	}
 	return strings.Join(parts, "/")
+}
+
+// requirement is a rule of gobench.require, of the metric what, or of a pattern in the output.
+type requirement struct {
+	what   string
+	output *regexp.Regexp // nil for a metric
+}
+
+func namesOf(results []result, most int) (names []string) {
+	for _, r := range results[:min(len(results), most)] {
+		names = append(names, r.name)
+	}
+	return names
 }

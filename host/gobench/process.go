@@ -92,16 +92,6 @@ func (s *side) cleanDirectory() error {
 	return os.CopyFS(root, os.DirFS(files))
 }
 
-// output is the output of one process: text is its stdout, the bytes from..to of bench.txt.
-type output struct {
-	proc.Exit
-	text     string
-	from, to int64
-	seconds  float64 // with making its directory
-	results  []result
-	own      []string // names in lines like results that a benchmark printed itself
-}
-
 // bench runs the test binary in a clean directory. A benchmark that fails, skips or ends early is an error.
 func (s *side) bench(ctx context.Context, what string, args ...string) (o output, err error) {
 	began := time.Now()

@@ -13,34 +13,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"tsduel/host/exchange"
 	"tsduel/host/noise"
 	"tsduel/host/record"
 )
-
-const (
-	phaseName = "bench"
-	setupFile = "setup.json" // seconds by the names of benchmarks
-)
-
-var canary = noise.Canary // tests set a short one
-
-// requirement is a rule of gobench.require, of the metric what, or of a pattern in the output.
-type requirement struct {
-	what   string
-	output *regexp.Regexp // nil for a metric
-}
-
-type block struct {
-	record.Spec
-	*record.Block
-	sides   map[string]*side
-	require []requirement
-	out     map[string]bool               // variants that have failed
-	seconds map[string]map[string]float64 // by row and variant, of all processes
-}
 
 // Run runs one block: the warm-up finds the benchmarks, the other blocks measure them. A benchmark that fails
 // is a failure of its variant in the record, and not an error.
@@ -96,46 +73,6 @@ func (b *block) run(ctx context.Context) error {
 		return b.checkFound()
 	}
 	return b.measure(ctx)
-}
-
-// failing records the failure of a benchmark, and returns any other error.
-func (b *block) failing(variant, phase, row string, err error) error {
-	own, ok := errors.AsType[failure](err)
-	if !ok {
-		return err
-	}
-	b.out[variant] = true
-	b.Fail(record.Failure{Variant: variant, Part: record.Bench, Phase: phase, QueryType: row,
-		Message: b.Hidden.Mask(string(own))})
-	return nil
-}
-
-func (b *block) canary(variant string) error {
-	taken, err := canary(b.Scratch)
-	b.Solo[variant] = record.SoloRecord{Canary: taken, Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
-	return err
-}
-
-// phase measures between two edges of the machine's counters.
-func (b *block) phase(p record.Phase, measure func(*record.Phase) error) error {
-	p.Part, p.Attempts = record.Bench, 1
-	b.Events.PhaseStart(b.Row.Block, p)
-	before := noise.Take()
-	p.Begin = record.Epoch(time.Now())
-	err := measure(&p)
-	p.End = record.Epoch(time.Now())
-	p.Noise = noise.Between(before, noise.Take())
-	if err == nil {
-		b.Phases, b.TimedS = append(b.Phases, p), b.TimedS+p.End-p.Begin
-		b.Events.PhaseEnd(b.Row.Block, p)
-	}
-	return err
-}
-
-func counted(p *record.Phase, o output) {
-	p.ClientUserS += o.User.Seconds()
-	p.ClientSystemS += o.System.Seconds()
-	p.Exit = cmp.Or(p.Exit, o.Code)
 }
 
 // find runs all benchmarks of a variant in one process, and measures their set-ups unless that takes long.
@@ -227,13 +164,6 @@ func (b *block) listed(ctx context.Context, s *side) (names []string) {
 	return names
 }
 
-func namesOf(results []result, most int) (names []string) {
-	for _, r := range results[:min(len(results), most)] {
-		names = append(names, r.name)
-	}
-	return names
-}
-
 // measure runs all rows in an order drawn for the block: those in short turns, then the others by variant.
 func (b *block) measure(ctx context.Context) error {
 	rows := slices.Clone(b.Calibration.Rows)
@@ -321,52 +251,6 @@ func (b *block) process(ctx context.Context, p *record.Phase, s *side, row recor
 		b.seconds[row.Row][s.name] += o.results[0].seconds()
 	}
 	return err
-}
-
-func (b *block) checks(variant string, row record.CalibrationRow, o output, err error) error {
-	name := row.Names[variant]
-	if err = b.check("bench_exit", variant, row.Row, 0, float64(o.Code), err); err != nil {
-		return err
-	}
-	if len(o.results) == 1 && o.results[0].name == name {
-		err = b.check("bench_result", variant, row.Row, float64(row.Count), float64(o.results[0].count), nil)
-	} else {
-		err = b.check("bench_result", variant, row.Row, float64(row.Count), 0,
-			failed("%s printed no result, or more than one: %s", name, strings.Join(namesOf(o.results, 5), " ")))
-	}
-	for _, rule := range b.require {
-		if err != nil {
-			return err
-		}
-		var missing error
-		least := rule.least(o.text, o.results)
-		if !(least > 0) {
-			missing = failed("%s: %s is not there, or not above zero", name, rule.what)
-		}
-		err = b.check("bench_required", variant, row.Row, 0, least, missing)
-	}
-	return err
-}
-
-// check records a check, for several processes of a row the first or the failed one, and returns its error.
-func (b *block) check(check, variant, row string, expected, actual float64, wrong error) error {
-	if wrong == nil && check != "bench_required" && expected != actual {
-		wrong = failed("%s printed a result of %g operations, and %g were asked for", row, actual, expected)
-	}
-	c := record.Check{Check: check, Variant: variant, Phase: phaseName, QueryType: row, Expected: expected,
-		Actual: actual, OK: wrong == nil}
-	if wrong != nil {
-		c.Message = wrong.Error()
-	}
-	i := slices.IndexFunc(b.Checks, func(o record.Check) bool {
-		return o.Check == check && o.Variant == variant && o.QueryType == row && check != "bench_required"
-	})
-	if i < 0 {
-		b.Checks = append(b.Checks, c)
-	} else if !c.OK {
-		b.Checks[i] = c
-	}
-	return wrong
 }
 
 // ratios keeps the mean over rows of ln(candidate/baseline) in time, for the forecast.

@@ -21,43 +21,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"tsduel/host/bound"
 	"tsduel/host/exchange"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
-
-// Result is the result of a stream. Response has the waiting times of the operations that were never started.
-type Result struct {
-	record.Operations
-	Lines int64  // of batches that were answered
-	Wrong string // the first error of what came that is no overload, but the server's fault (bound.Theirs)
-	// Response: from the intended start to the end of the answer. Service: from the start to the end of
-	// the answer. Lateness: from the intended start, or the moment when a connection became free, to the start.
-	Response, Service, Lateness Times
-}
-
-// Times is a histogram of times in ns.
-type Times struct{ *hdrhistogram.Histogram }
-
-func (t Times) put(d time.Duration) {
-	_ = t.RecordValue(min(max(int64(d), 1), highest))
-}
-
-type Totals struct {
-	Elapsed   time.Duration // from the begin to the last answer
-	ClientCPU time.Duration // of this process, without busy waiting
-}
-
-// highest is the highest time of a histogram, in ns. Its resolution is three digits, 0.1 %.
-const highest = int64(time.Hour)
-
-func newResult() *Result {
-	empty := func() Times { return Times{hdrhistogram.New(1, highest, 3)} }
-	return &Result{Response: empty(), Service: empty(), Lateness: empty()}
-}
 
 type stream struct {
 	source     exchange.Source // of more operations than there are starts
@@ -351,15 +319,24 @@ func (s *stream) done(intended, start, end time.Time, lines int, empty bool, err
 	s.result.Service.put(end.Sub(start))
 }
 
-// WriteCounts writes a histogram as lines of CSV: the prefix, the highest value of a bucket in ns, and its
-// count. Buckets of several histograms can be added, unlike percentiles.
-func WriteCounts(w io.Writer, prefix string, h Times) error {
-	for _, bar := range h.Distribution() {
-		if bar.Count > 0 {
-			if _, err := fmt.Fprintf(w, "%s,%d,%d\n", prefix, bar.To, bar.Count); err != nil {
-				return err
-			}
+// open returns a stream, which has to be closed.
+func (job *Job) open(whole Stream) (s *stream, err error) {
+	s = &stream{skip: whole.Skip, starts: whole.Starts(), late: job.LateAfter}
+	if whole.Lines != nil {
+		s.source, err = exchange.OpenBatches(whole.Lines.File, whole.Lines.Path, whole.Lines.Size)
+		return s, err
+	}
+	s.empty = exchange.Empty(whole.Answers)
+	var files []exchange.Source
+	for _, q := range whole.Queries {
+		source, failed := exchange.OpenQueries(q.Path, q.First, q.Arguments, true)
+		if err = errors.Join(err, failed); failed == nil {
+			files = append(files, source)
 		}
 	}
-	return nil
+	s.source = exchange.Turns(files...)
+	if err != nil {
+		_ = s.source.Close()
+	}
+	return s, err
 }

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"net/netip"
@@ -155,17 +154,6 @@ func Processes() (stats []procfs.ProcStat) {
 		}
 	}
 	return stats
-}
-
-func marked(scratch string) (pids []int) {
-	mark := []byte("\x00" + Mark + "=" + scratch + "\x00")
-	for _, s := range Processes() {
-		text, err := os.ReadFile(procPath(strconv.Itoa(s.PID) + "/environ"))
-		if err == nil && s.PID != os.Getpid() && bytes.Contains(append([]byte{0}, text...), mark) {
-			pids = append(pids, s.PID)
-		}
-	}
-	return pids
 }
 
 func Listeners(pids ...int) (addresses []netip.AddrPort) {

@@ -27,14 +27,6 @@ var HoldPatience = 5 * time.Second
 // Late is why a process did not stand still in time.
 type Late struct{ error }
 
-// holder makes the processes of one Process stand still, and lets them go on.
-type holder interface {
-	hold() error
-	held() bool // all stand still
-	release() error
-	close()
-}
-
 // HeldBy is the means by which the process is held.
 func (p *Process) HeldBy() string {
 	if _, frozen := p.holder.(*freezer); frozen {
@@ -67,15 +59,6 @@ func (p *Process) Release() error {
 		return fmt.Errorf("let %s (pid %d) go on by %s: %w", p.name, p.Pid, p.HeldBy(), err)
 	}
 	return nil
-}
-
-func (p *Process) HasEnded() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
 }
 
 // freezer holds the processes of a group of cgroup v2 by its files.

@@ -2,8 +2,8 @@
 package proc
 
 import (
+	"bytes"
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,9 +25,6 @@ import (
 // Mark is an environment variable of every process. By it a run finds the leftovers of a killed run.
 const Mark = "TSDUEL_SCRATCH"
 
-// EndPatience bounds the wait for a killed process, which may wait for a dead disk. Tests set less.
-var EndPatience = 10 * time.Second
-
 // Command says what to start. A nil Stdin, Stdout or Stderr is /dev/null.
 type Command struct {
 	Argv                  []string
@@ -38,39 +36,17 @@ type Command struct {
 	Log                   string // the file that Stdout or Stderr appends to, which is watched; empty: none
 }
 
-// Process was started by Start; it leads a session of its own.
-type Process struct {
-	Pid  int
-	name string
-	limited
-	group *Group // nil: what it starts is found by its descent
-	holder
-	ended chan struct{}
-	exit  Exit
-}
-
-// Exit is the end of a process: its exit code (128 + the number of the signal that ended it), its CPU time
-// with that of the children that it waited for, and the time.
-type Exit struct {
-	Code         int
-	User, System time.Duration
-	At           time.Time
-}
-
-var (
-	children sync.Map // pid -> *Process, those that have not ended
-	// One thread starts all processes: a child has its affinity, and dies (Pdeathsig) when the thread ends.
-	starter = sync.OnceValue(func() chan func() {
-		work := make(chan func())
-		go func() { // a start that panics could not be waited for
-			runtime.LockOSThread()
-			for f := range work {
-				f()
-			}
-		}()
-		return work
-	})
-)
+// One thread starts all processes: a child has its affinity, and dies (Pdeathsig) when the thread ends.
+var starter = sync.OnceValue(func() chan func() {
+	work := make(chan func())
+	go func() { // a start that panics could not be waited for
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
 
 // inherited are the variables that processes have from this one; FAKE_ and TSDUEL_ are for tests.
 var inherited = regexp.MustCompile(`^(PATH|HOME|USER|LOGNAME|TMPDIR|TZ|LANG|TSDUEL_PROC|TSDUEL_SYS|LC_.*|FAKE_.*)$`)
@@ -165,21 +141,6 @@ func (p *Process) startHere(cmd *exec.Cmd, c Command) (err error) {
 	return err
 }
 
-func (p *Process) Ended() <-chan struct{} { return p.ended }
-
-// Exit is that of a process that has ended.
-func (p *Process) Exit() Exit { return p.exit }
-
-// Wait returns the Exit, or an error when ctx ends first.
-func (p *Process) Wait(ctx context.Context) (Exit, error) {
-	select {
-	case <-p.ended:
-		return p.exit, nil
-	case <-ctx.Done():
-		return Exit{}, ctx.Err()
-	}
-}
-
 // Kill kills the process and all that it has started, also in other sessions, and also if it has ended. It
 // waits EndPatience at most; the error says what is still there. Without a group of its own it does not find
 // other sessions of a process that has ended.
@@ -200,63 +161,6 @@ func (p *Process) Kill() error {
 	}
 	_, left := killAll(started)
 	return stuck("?", left...)
-}
-
-// started returns a function that lists what the process has started and what is in its session: more at each
-// call, without what has ended.
-func (p *Process) started() func() []int {
-	if p.group != nil {
-		return func() []int { return nil }
-	}
-	since := map[int]uint64{} // pid -> its start, of those that were seen
-	return func() (pids []int) {
-		_, running := children.Load(p.Pid)
-		all := Processes()
-		for more := true; more; {
-			more = false
-			for _, s := range all {
-				_, known := since[s.PID]
-				_, descends := since[s.PPID]
-				if !known && s.PID != p.Pid && (descends || s.Session == p.Pid || running && s.PPID == p.Pid) {
-					since[s.PID], more = s.Starttime, true
-				}
-			}
-		}
-		for _, s := range all {
-			if began, known := since[s.PID]; known && began == s.Starttime {
-				pids = append(pids, s.PID)
-			}
-		}
-		return collected(pids)
-	}
-}
-
-// collected returns the processes without those that have ended; it collects orphans that are ours now.
-func collected(pids []int) []int {
-	return slices.DeleteFunc(pids, func(pid int) bool {
-		s, err := Stat(pid)
-		if _, known := children.Load(pid); err == nil && s.State == "Z" && s.PPID == os.Getpid() && !known {
-			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
-			return true
-		}
-		return err != nil
-	})
-}
-
-// stuck is the error of the first of these processes, nil if there is none.
-func stuck(name string, pids ...int) error {
-	if len(pids) == 0 {
-		return nil
-	}
-	state := "?"
-	if s, err := Stat(pids[0]); err == nil {
-		state, name = s.State, cmp.Or(s.Comm, name)
-	}
-	after := fmt.Sprintf("process %d (%s) was killed and is still there after %v", pids[0], name, EndPatience)
-	if state == "D" {
-		return fmt.Errorf("%s, waiting for a disk or the kernel (state D): see dmesg", after)
-	}
-	return fmt.Errorf("%s (state %s)", after, state)
 }
 
 // Subreaper makes this process the parent of orphans of its children, so that EndAll finds them.
@@ -287,18 +191,13 @@ func EndStrays(scratch string) (count int, err error) {
 	return count, stuck("?", left...)
 }
 
-// killAll kills the processes of a list, which it reads anew until the list is empty: a killed process may
-// leave orphans. It returns how many it has killed, and those that are still there after EndPatience.
-func killAll(list func() []int) (killed int, left []int) {
-	seen := map[int]bool{}
-	for deadline := time.Now().Add(EndPatience); ; time.Sleep(5 * time.Millisecond) {
-		left := list()
-		for _, pid := range left {
-			seen[pid] = true
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
-		if len(left) == 0 || time.Now().After(deadline) {
-			return len(seen), left
+func marked(scratch string) (pids []int) {
+	mark := []byte("\x00" + Mark + "=" + scratch + "\x00")
+	for _, s := range Processes() {
+		text, err := os.ReadFile(procPath(strconv.Itoa(s.PID) + "/environ"))
+		if err == nil && s.PID != os.Getpid() && bytes.Contains(append([]byte{0}, text...), mark) {
+			pids = append(pids, s.PID)
 		}
 	}
+	return pids
 }

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -19,53 +18,10 @@ import (
 	"time"
 )
 
-// Spec is what the driver gives to the function that runs a block.
-type Spec struct {
-	Plan        *Plan
-	Row         BlockRow
-	Dir         string // of the block, before it is published
-	RunDir      string
-	Raw         string // RUN_DIR/raw/HOST, which this host alone writes
-	Scratch     string // for databases and unpacked data
-	Cache       string
-	Workload    *Workload    // nil for Go benchmarks
-	Calibration *Calibration // nil in the warm-up
-	Builds      *Builds
-	Events      *Events
-	Host        Facts
-	Hidden      *Hidden // nil if the plan has no secret values
-}
-
 // Deployed says that the servers run already: nothing of them is ours.
 func (p *Plan) Deployed() bool {
 	runs := func(c Component) bool { return c.URL != "" }
 	return slices.ContainsFunc(p.Variants, func(v Variant) bool { return slices.ContainsFunc(v.Components, runs) })
-}
-
-// Place is where the blocks run: local, ssh or gcp.
-type Place struct {
-	Kind  string `json:"kind"`
-	Price *struct {
-		Hour float64 `json:"hour"`
-	} `json:"price"`
-}
-
-// Pin is host.pin. Mode: auto, off, or fixed with the CPUs of both sides.
-type Pin struct {
-	Mode   string `json:"mode"`
-	Server []int  `json:"server"`
-	Client []int  `json:"client"`
-	Reason string `json:"reason"` // why nothing is pinned, or not all CPUs are used
-}
-
-// UnmarshalJSON reads a mode, or an object with the CPUs.
-func (p *Pin) UnmarshalJSON(text []byte) error {
-	*p = Pin{Mode: "fixed"}
-	if len(text) > 0 && text[0] == '"' {
-		return json.Unmarshal(text, &p.Mode)
-	}
-	type plain Pin
-	return json.Unmarshal(text, (*plain)(p))
 }
 
 // TSBS returns TSBS's name of a query type, without the window.

@@ -57,38 +57,6 @@ func NewDetached(runDir, cache, host string, lost ...string) (*Detached, error) 
 	return d, record.PrivateDir(cache)
 }
 
-// Start launches `detached rounds` unless it runs, and waits until it is up. A lock allows only one at a time.
-func (d *Detached) Start() error {
-	lock, err := os.OpenFile(d.file("lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil || d.pid() != 0 {
-		return err
-	}
-	if err := d.Collected(); err != nil {
-		return err
-	}
-	d.awaitOrphan(startPatience)
-	events := filepath.Join(d.raw, "events.jsonl")
-	for _, path := range []string{events, filepath.Join(d.runDir, "run.log")} {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND, 0o644)
-		if err != nil {
-			return err
-		}
-		f.Close()
-	}
-	if err := mendEvents(events, func(string) {}); err != nil { // before anybody follows it
-		return err
-	}
-	if err := d.launch(); err != nil {
-		return err
-	}
-	waitUntil(startPatience, func() bool { return exists(d.file("pid")) })
-	return nil
-}
-
 // waitUntil looks until something is so, for patience at most. It returns whether it is.
 func waitUntil(patience time.Duration, is func() bool) bool {
 	for deadline := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
@@ -284,11 +252,6 @@ func Stop(runDir, host string, pid int) (outcome string, err error) {
 	}
 	return "stopped", nil
 }
-
-// stopFile requests a stop. A file works wherever the blocks run, and a look at it costs nothing.
-func stopFile(runDir string) string { return filepath.Join(runDir, "stop-requested") }
-
-func forgetStop(runDir string) { os.Remove(stopFile(runDir)) }
 
 // pid returns that of the process that runs the blocks, 0 if there is none.
 func (d *Detached) pid() (pid int) {

@@ -15,9 +15,6 @@ import (
 	"tsduel/host/record"
 )
 
-// host is this machine in a run, with what is the same for all blocks.
-type host struct{ record.Spec }
-
 // checkHost refuses a run for which this host is not ready, and reads where the programs are.
 func (h *host) checkHost() (err error) {
 	for _, name := range []string{"data", "bench"} {

@@ -83,3 +83,35 @@ func endsWithTheSession() bool {
 		"org.freedesktop.login1.Manager", "KillUserProcesses").Output()
 	return exists(systemd) && strings.TrimSpace(string(answer)) == "b true"
 }
+
+// Start launches `detached rounds` unless it runs, and waits until it is up. A lock allows only one at a time.
+func (d *Detached) Start() error {
+	lock, err := os.OpenFile(d.file("lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil || d.pid() != 0 {
+		return err
+	}
+	if err := d.Collected(); err != nil {
+		return err
+	}
+	d.awaitOrphan(startPatience)
+	events := filepath.Join(d.raw, "events.jsonl")
+	for _, path := range []string{events, filepath.Join(d.runDir, "run.log")} {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND, 0o644)
+		if err != nil {
+			return err
+		}
+		f.Close()
+	}
+	if err := mendEvents(events, func(string) {}); err != nil { // before anybody follows it
+		return err
+	}
+	if err := d.launch(); err != nil {
+		return err
+	}
+	waitUntil(startPatience, func() bool { return exists(d.file("pid")) })
+	return nil
+}

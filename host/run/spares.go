@@ -9,17 +9,6 @@ import (
 	"tsduel/host/record"
 )
 
-func (d *driver) causes(block int) []string {
-	if d.report != nil {
-		for _, judged := range d.report.Blocks {
-			if judged.Block == block {
-				return judged.Causes
-			}
-		}
-	}
-	return nil
-}
-
 // replaceSpoilt runs spare blocks in place of blocks that were spoilt from outside. A failed
 // block is not replaced: the variant is to blame.
 func (d *driver) replaceSpoilt(ctx context.Context) error {

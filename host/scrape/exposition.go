@@ -132,3 +132,6 @@ func match(labels []*dto.LabelPair, wanted map[string]string) (bool, error) {
 	}
 	return true, nil
 }
+
+// head begins the first line of a snapshot.
+const head = "# snapshot "

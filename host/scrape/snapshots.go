@@ -142,9 +142,6 @@ func (s *Snapshots) body(ctx context.Context, slow bool) (all []byte, whole bool
 	return all, whole
 }
 
-// head begins the first line of a snapshot.
-const head = "# snapshot "
-
 func (s *Snapshots) head(title string) []byte {
 	text := fmt.Appendf(nil, "%s%.6f %s\n", head, float64(time.Now().UnixNano())/1e9, title)
 	for _, source := range s.Sources {

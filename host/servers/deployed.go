@@ -92,8 +92,6 @@ func (s *Server) fresh(ctx context.Context) ([]byte, error) {
 	return text, err
 }
 
-func (s *Server) Deployed() bool { return s.component.URL != "" }
-
 // ended is never the end of a deployment, which only its answers show.
 func (s *Server) ended() <-chan struct{} {
 	if s.Deployed() {

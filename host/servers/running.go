@@ -4,61 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"tsduel/host/checks"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
-
-// Running are the components of a variant that run, those that take clients first.
-type Running []*Server
-
-// URL is where queries go: that of every replica, with commas between them.
-func (all Running) URL() string { return all.urls(func(s *Server) string { return s.Queries }) }
-
-func (all Running) WriteURL() string { return all.urls(func(s *Server) string { return s.Writes }) }
-
-// Replicas is how many are not the first of their role: vminsert-2.
-func (all Running) Replicas() (n int) {
-	for _, s := range all {
-		if replica.MatchString(s.Role) {
-			n++
-		}
-	}
-	return n
-}
-
-var replica = regexp.MustCompile(`-[2-9]$`)
-
-func (all Running) urls(address func(*Server) string) string {
-	var urls []string
-	for _, s := range all {
-		// A component of another role that takes clients, too, stands behind the first one.
-		if url := address(s); url != "" && (len(urls) == 0 || replica.MatchString(s.Role)) {
-			urls = append(urls, url)
-		}
-	}
-	return strings.Join(urls, ",")
-}
-
-func (all Running) QueryServer() *Server {
-	return all.first(func(s *Server) bool { return s.Queries != "" })
-}
-
-func (all Running) WriteServer() *Server {
-	return all.first(func(s *Server) bool { return s.Writes != "" })
-}
-
-func (all Running) first(takes func(*Server) bool) *Server {
-	if at := slices.IndexFunc(all, takes); at >= 0 {
-		return all[at]
-	}
-	return &Server{} // none is up yet
-}
 
 // Died is the fault of a server that has ended by itself, or that floods us; nil while all run.
 func (all Running) Died() error {
@@ -216,4 +167,11 @@ func ofKernel(s *Server) (lines []byte) {
 		lines = fmt.Appendf(lines, "%s %d\n", KernelCounters[name].Name, value)
 	}
 	return lines
+}
+
+func (s *Server) Kernel() (proc.Counters, error) {
+	if s.Deployed() {
+		return s.says()
+	}
+	return proc.Read(s.Pid)
 }

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"tsduel/host/bound"
@@ -23,32 +22,10 @@ import (
 	"tsduel/host/logs"
 	"tsduel/host/machine"
 	"tsduel/host/proc"
-	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
 
 const ReadyEvery = 50 * time.Millisecond
-
-// Server is one component that runs. Pid is the process that listens, which a wrapper may have started.
-// Queries, Writes and Metrics are its URLs for clients, or empty.
-type Server struct {
-	Role                     string
-	Log                      string
-	Program                  string // its binary; after it is placed, the copy that runs
-	Queries, Writes, Metrics string
-	Pid                      int
-	Process                  *proc.Process // nil of a deployment
-	secretLog                string        // where the log lies with secrets, or empty
-	variant                  *Variant
-	component                record.Component
-	address                  string
-	port                     int
-	ports                    map[string]int // its further ports, by name
-	read                     time.Time      // when the counters of a deployment were last read
-	began                    float64        // when the process of a deployment began, by its counters
-	hidden                   *record.Hidden
-	flood                    atomic.Pointer[checks.Fault] // it has sent more than is read
-}
 
 // Verb is one call of a database's adapter: scripts/targets/DB/NAME, or that of the database whose adapter it takes.
 type Verb struct {
@@ -122,55 +99,6 @@ func (s *Server) ask(ctx context.Context, patience time.Duration, name string, e
 	return string(answer.Out), nil
 }
 
-func (s *Server) start(ctx context.Context, logPrefix string, cpus []int) (err error) {
-	v := s.variant
-	s.Log = filepath.Join(v.Dir, logPrefix+s.Role+".log")
-	if s.hidden != nil {
-		s.secretLog = filepath.Join(v.given.Layout.DataDir("logs", v.Name), filepath.Base(s.Log))
-	}
-	if s.port, err = v.given.Layout.FreePort(v.seat); err != nil {
-		return err
-	}
-	for _, name := range v.Module.Ports[s.Role] {
-		if s.ports[name], err = v.given.Layout.FreePort(v.seat); err != nil {
-			return err
-		}
-	}
-	call := s.Command(Verb{Name: "start", Args: s.component.Flags})
-	call.Limits = proc.LimitsOf(v.given.Plan.Limits)
-	call.Log, call.CPUs, call.Make = cmp.Or(s.secretLog, s.Log), cpus, []string{filepath.Join(v.Data, s.Role)}
-	if s.Process, err = machine.Start(call); err != nil {
-		return err
-	}
-	s.Pid = s.Process.Pid
-	v.Running = slices.Insert(v.Running, 0, s)
-	return s.waitReady(ctx)
-}
-
-func (s *Server) waitReady(ctx context.Context) error {
-	begin, health := time.Now(), record.Seconds(s.variant.given.Plan.Watchdog.HealthS)
-	for {
-		if _, err := s.ask(ctx, health, "ready"); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.Process.Ended():
-			if dead, ok := errors.AsType[*checks.Fault](s.variant.Died()); ok {
-				dead.Unready = true
-				return dead
-			}
-			return nil
-		case <-time.After(ReadyEvery):
-		}
-		if time.Since(begin) > health {
-			message := fmt.Sprintf("the %s did not become healthy within %v: %s", s.Role, health, s.LastWords())
-			return &checks.Fault{Message: message, Unready: true}
-		}
-	}
-}
-
 // findAddresses asks the adapter where clients reach the server.
 func (s *Server) findAddresses(ctx context.Context) error {
 	answer, err := s.ask(ctx, scrape.Timeout, "endpoints")
@@ -199,13 +127,6 @@ func (s *Server) Base() string {
 		host = u.Host
 	}
 	return "http://" + host
-}
-
-func (s *Server) Kernel() (proc.Counters, error) {
-	if s.Deployed() {
-		return s.says()
-	}
-	return proc.Read(s.Pid)
 }
 
 // counters are the server's own: the text of /metrics, or the answer of its adapter. Of too much of it died tells.

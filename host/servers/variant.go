@@ -21,52 +21,6 @@ import (
 	"tsduel/host/scrape"
 )
 
-// Given is what the variants of a block have in common.
-type Given struct {
-	Plan        *record.Plan
-	Builds      *record.Builds
-	Hidden      *record.Hidden
-	Layout      *Layout
-	Adapters    string                                   // scripts/targets
-	Note        func(variant, queryType, message string) // emits a remark
-	OutOfMemory func() string                            // what the kernel has ended for want of memory, or nothing
-}
-
-// Variant is one side of a block, with its servers while they run.
-type Variant struct {
-	record.Variant
-	Running
-	checks.List
-	Module       record.Target // what the database's module says
-	Dir          string        // of its files in this block
-	Data         string        // its databases, one directory a role
-	Snapshots    *scrape.Snapshots
-	Objects      map[string]int64       // that each component has allocated, as last read
-	Instructions *exchange.Instructions // nil unless they are counted
-	given        *Given
-	seat         *seat   // where its programs lie; nil while none runs
-	silent       *Server // the last one that did not answer with its counters
-}
-
-// New is a variant of which nothing runs. Its files are in dir, and its checks go into a block.
-func New(v record.Variant, given *Given, dir string, in *record.Block) *Variant {
-	return &Variant{Variant: v, given: given, Module: given.Plan.Targets[v.Target], Dir: dir,
-		Data: given.Layout.DataDir("loaded", v.Name), List: checks.List{Of: v.Name, In: in}, Objects: map[string]int64{}}
-}
-
-// server is a component that does not run yet.
-func (v *Variant) server(c record.Component) *Server {
-	build := v.given.Builds.Variants[v.Name]
-	s := &Server{variant: v, component: c, Role: c.Role, Program: build.Binary, ports: map[string]int{},
-		address: machine.Address, hidden: v.given.Hidden}
-	for _, built := range build.Components {
-		if built.Role == c.Role {
-			s.Program = built.Binary
-		}
-	}
-	return s
-}
-
 // Launch places all components, starts them from the last to the first, since each needs those after it, and
 // checks who can reach them. seconds are from the first start until all are ready.
 func (v *Variant) Launch(ctx context.Context, logPrefix string, cpus []int) (seconds float64, err error) {
@@ -314,4 +268,53 @@ func (v *Variant) Metrics(ctx context.Context) (all []byte) {
 // Unread says where metrics got no answer.
 func (v *Variant) Unread() string {
 	return "its counters cannot be read at " + cmp.Or(cmp.Or(v.silent, v.QueryServer()).Metrics, v.Target+"/metrics")
+}
+
+func (s *Server) start(ctx context.Context, logPrefix string, cpus []int) (err error) {
+	v := s.variant
+	s.Log = filepath.Join(v.Dir, logPrefix+s.Role+".log")
+	if s.hidden != nil {
+		s.secretLog = filepath.Join(v.given.Layout.DataDir("logs", v.Name), filepath.Base(s.Log))
+	}
+	if s.port, err = v.given.Layout.FreePort(v.seat); err != nil {
+		return err
+	}
+	for _, name := range v.Module.Ports[s.Role] {
+		if s.ports[name], err = v.given.Layout.FreePort(v.seat); err != nil {
+			return err
+		}
+	}
+	call := s.Command(Verb{Name: "start", Args: s.component.Flags})
+	call.Limits = proc.LimitsOf(v.given.Plan.Limits)
+	call.Log, call.CPUs, call.Make = cmp.Or(s.secretLog, s.Log), cpus, []string{filepath.Join(v.Data, s.Role)}
+	if s.Process, err = machine.Start(call); err != nil {
+		return err
+	}
+	s.Pid = s.Process.Pid
+	v.Running = slices.Insert(v.Running, 0, s)
+	return s.waitReady(ctx)
+}
+
+func (s *Server) waitReady(ctx context.Context) error {
+	begin, health := time.Now(), record.Seconds(s.variant.given.Plan.Watchdog.HealthS)
+	for {
+		if _, err := s.ask(ctx, health, "ready"); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.Process.Ended():
+			if dead, ok := errors.AsType[*checks.Fault](s.variant.Died()); ok {
+				dead.Unready = true
+				return dead
+			}
+			return nil
+		case <-time.After(ReadyEvery):
+		}
+		if time.Since(begin) > health {
+			message := fmt.Sprintf("the %s did not become healthy within %v: %s", s.Role, health, s.LastWords())
+			return &checks.Fault{Message: message, Unready: true}
+		}
+	}
 }

@@ -14,12 +14,6 @@ import (
 	"tsduel/host/record"
 )
 
-const (
-	mix     = "mix"     // the query type whose requests are drawn from all of the user's queries by weight
-	every   = "all"     // in place of a query type: all exchanges together
-	geomean = "geomean" // and the geometric mean over types
-)
-
 // exchanges are those of a query type ("" if the file has no such column): ns by sitting and variant.
 type exchanges struct {
 	queryType string

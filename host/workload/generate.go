@@ -287,15 +287,6 @@ func (c *content) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// ending keeps the end of a text, since an error is in its last line.
-type ending []byte
-
-func (e *ending) Write(text []byte) (int, error) {
-	all := append(*e, text[max(0, len(text)-500):]...)
-	*e = append((*e)[:0], all[max(0, len(all)-500):]...)
-	return len(text), nil
-}
-
 // reader ends with ctx.
 type reader struct {
 	ctx context.Context

@@ -10,12 +10,8 @@ package workload
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -34,30 +30,6 @@ const queryBytes, unionBytes = 1000, 6000
 
 // Unpacked data stays in the page cache: it takes 1/feedShare of the memory at most, and of the free disk.
 const feedShare = 8
-
-// file is FILE.json. Content is of data only.
-type file struct {
-	SHA256          string `json:"sha256"`
-	Bytes           int64  `json:"bytes"`
-	Entries         int64  `json:"entries"` // lines or queries
-	ContentChecksum string `json:"content_checksum,omitempty"`
-	ContentBytes    int64  `json:"content_bytes,omitempty"`
-}
-
-// job is a file to be made.
-type job struct {
-	plan         *record.Plan
-	path         string
-	format, form string
-	query        *record.QueryType // nil for data
-	start, end   time.Time         // of the data
-	// behind is "" for the data that is loaded, mixed or continued for data behind its window, and alone for data of
-	// another scale.
-	behind         string
-	lines, samples int64
-	entries, bytes int64 // entries are queries, or units of the format
-	made           file
-}
 
 // Make returns the files of a run, writes raw/HOST/workload.json, and makes missing files. Spec needs Plan,
 // Builds, the directories and Events. Errors are sentences for the user.
@@ -187,50 +159,6 @@ func queriesOf(plan *record.Plan, dir string) (jobs []*job) {
 		}
 	}
 	return jobs
-}
-
-// isGood says whether a file is whole, and has the planned number of entries.
-func (j *job) isGood() (bool, error) {
-	if err := record.ReadJSON(j.path+".json", &j.made); err != nil || j.made.Entries != j.entries {
-		return false, nil
-	}
-	sum, size, err := sumOf(j.path)
-	if err != nil && !os.IsNotExist(err) {
-		return false, err
-	}
-	return sum == j.made.SHA256 && size == j.made.Bytes, nil
-}
-
-// sumOf returns the sha256 of a file and its size, and copies it to other writers.
-func sumOf(path string, also ...io.Writer) (sum string, size int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", 0, err
-	}
-	defer f.Close()
-	hash := sha256.New()
-	size, err = io.Copy(io.MultiWriter(append(also, hash)...), f)
-	return hex.EncodeToString(hash.Sum(nil)), size, err
-}
-
-// publish gives a new file its name, and writes its record. That of data has the checksum of the content: the last
-// four bytes of a zstd frame, as zstd prints it.
-func (j *job) publish(partial string) (err error) {
-	j.made.Entries = j.entries
-	var end ending
-	if j.made.SHA256, j.made.Bytes, err = sumOf(partial, &end); err != nil {
-		return err
-	}
-	if j.query == nil {
-		j.made.ContentChecksum = fmt.Sprintf("%08x", binary.LittleEndian.Uint32(end[len(end)-4:]))
-	}
-	if err := os.Remove(j.path + ".json"); err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	if err := record.Publish(partial, j.path); err != nil {
-		return err
-	}
-	return record.WriteJSON(j.path+".json", j.made)
 }
 
 func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
