@@ -44,8 +44,9 @@ var errUsage = record.UserError("%s", `usage: tsduel-host COMMAND
 
 // kinds has the functions of each kind of run.
 var kinds = map[string]run.Kind{
-	"tsbs":    {Block: block.Run, Profile: block.Profile, Equip: pins.Equip},
-	"gobench": {Block: gobench.Run, Calibrate: gobench.Calibrate, Profile: gobench.Profile},
+	"tsbs": {Block: block.Run, Phases: block.Phases, Profile: block.Profile, Equip: pins.Equip},
+	"gobench": {Block: gobench.Run, Phases: gobench.Phases, Calibrate: gobench.Calibrate,
+		Profile: gobench.Profile},
 }
 
 func init() {

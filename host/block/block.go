@@ -72,43 +72,65 @@ func (f *frame) run(ctx context.Context) error {
 	if err := f.prepare(); err != nil {
 		return err
 	}
-	upgrades := f.Plan.Design.StartFrom == "baseline"
-	// A run that loads in turn also loads alone in its warm-up block, if the plan has data for that.
-	loadsAlone := !f.loadsInTurn() || f.Row.Kind == "warmup" && f.Plan.Workload.Alone != nil
-	order := f.Row.Order
-	if f.Plan.Design.LoadedBy == "baseline" { // the others read what it has loaded
-		order = slices.Insert(without(order, f.Plan.Variants[0].Name), 0, f.Plan.Variants[0].Name)
-	}
-	err := f.inOrder(order, func(v *variant) error {
-		if f.decided() || !loadsAlone || f.Plan.Deployed() || upgrades && v.Name != f.Plan.Variants[0].Name {
+	for _, p := range parts(f.Plan, f.Row) {
+		if f.decided() {
 			return nil
 		}
-		return (&alone{variant: v}).run(ctx, f.loaded || v.Name != f.loadedBy(v.Name))
-	})
-	if err != nil {
-		return err
-	}
-	if !f.loadsInTurn() {
-		if err := f.markLoaded(); err != nil {
+		if err := p.run(ctx, f); err != nil {
 			return err
 		}
 	}
-	for _, part := range []struct {
-		planned bool
-		run     func(context.Context, *frame) error
-	}{
-		{f.Plan.Duel.Enabled && !upgrades, func(ctx context.Context, f *frame) error {
+	return nil
+}
+
+// part is a row of what a block does.
+type part struct {
+	planned bool
+	phases  int // how many a view is to expect
+	run     func(context.Context, *frame) error
+}
+
+// parts are those of a block, in their order.
+func parts(plan *record.Plan, row record.BlockRow) []part {
+	variants, types, warmup := len(plan.Variants), len(row.QueryTypes), row.Kind == "warmup"
+	sittings, loads := max(1, plan.Duel.Sittings), max(1, plan.Duel.LoadSittings)
+	if warmup {
+		sittings, loads = 1, 1
+	}
+	// A run that loads in turn also loads alone in its warm-up block, if the plan has data for that.
+	solo := !plan.Deployed() && (plan.Design.Load != record.InDuel || warmup && plan.Workload.Alone != nil)
+	soloPhases := 5 // canary, start, load, settle, stop
+	if plan.Queries.Solo {
+		soloPhases += types
+	}
+	upgrades, loading := plan.Design.StartFrom == "baseline", variants
+	if upgrades { // the others start on what the baseline has loaded
+		loading = 1
+	}
+	duelPhases := 2 + sittings*(2+types) // idle twice; start, stop
+	if plan.Duel.Load {
+		duelPhases += 4 * loads // start, exchange, settle, stop
+	}
+	rungs := 0
+	if plan.Capacity != nil {
+		rungs = len(plan.Capacity.Ladder)
+	}
+	return slices.DeleteFunc([]part{
+		{solo, soloPhases * loading, runSolo},
+		{plan.Duel.Enabled && !upgrades, duelPhases, func(ctx context.Context, f *frame) error {
 			return runDuel(ctx, f, "", f.Row.QueryTypes, &f.block.Duel)
 		}},
-		{upgrades, runUpgrade},
-		{f.Plan.Mixed != nil, atRates(record.InMixed, (*rates).mixed)},
-		{f.Plan.Capacity != nil, atRates(record.InCapacity, (*rates).ladder)},
-	} {
-		if part.planned && !f.decided() {
-			if err := part.run(ctx, f); err != nil {
-				return err
-			}
-		}
+		// Copy, start, ingest, settle, and a candidate's downgrade; two duels, one over two windows.
+		{upgrades, 5*variants - 1 + 2*4 + 3*types, runUpgrade},
+		{plan.Mixed != nil, 3 * variants, atRates(record.InMixed, (*rates).mixed)}, // start, mixed, stop
+		{plan.Capacity != nil, (2 + rungs) * variants, atRates(record.InCapacity, (*rates).ladder)},
+	}, func(p part) bool { return !p.planned })
+}
+
+// Phases is how many phases a block will have: a view's progress bar needs it.
+func Phases(plan *record.Plan, row record.BlockRow, _ *record.Calibration) (phases int) {
+	for _, p := range parts(plan, row) {
+		phases += p.phases
 	}
-	return nil
+	return phases
 }

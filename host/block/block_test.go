@@ -52,8 +52,8 @@ func TestWholeBlock(t *testing.T) {
 			want = append(want, v+" "+p)
 		}
 	}
-	if !slices.Equal(phases, want) {
-		t.Errorf("phases %q", phases)
+	if told := Phases(spec.Plan, spec.Row, nil); !slices.Equal(phases, want) || told != len(phases) {
+		t.Errorf("phases %q, and %d were to be expected", phases, told)
 	}
 	one := "start endpoints load settle stop size forget start endpoints query query query query stop"
 	seen := slices.DeleteFunc(calls(spec), func(c string) bool { return c == "ready" })

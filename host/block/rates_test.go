@@ -52,6 +52,9 @@ func TestAtRates(t *testing.T) {
 	b := run(t, spec)
 	succeeded(t, b)
 	checksPassed(t, b)
+	if told := Phases(spec.Plan, spec.Row, nil); told != len(b.Phases) {
+		t.Errorf("%d phases, and %d were to be expected", len(b.Phases), told)
+	}
 	for _, name := range []string{"baseline", "candidate"} {
 		mixed, rungs := b.Mixed[name].Phases, b.Capacity[name].Phases
 		planned := []int{}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +20,28 @@ import (
 	"tsduel/host/scrape"
 )
 
-// run is the solo part: the load, unless an earlier block has loaded, and on request TSBS's closed loop.
+// runSolo lets each variant load alone; in an upgrade the baseline alone.
+func runSolo(ctx context.Context, f *frame) error {
+	order, baseline := f.Row.Order, f.Plan.Variants[0].Name
+	switch {
+	case f.Plan.Design.StartFrom == "baseline":
+		order = []string{baseline}
+	case f.Plan.Design.LoadedBy == "baseline": // the others read what it has loaded
+		order = slices.Insert(without(order, baseline), 0, baseline)
+	}
+	err := f.inOrder(order, func(v *variant) error {
+		if f.decided() {
+			return nil
+		}
+		return (&alone{variant: v}).run(ctx, f.loaded || v.Name != f.loadedBy(v.Name))
+	})
+	if err != nil || f.loadsInTurn() {
+		return err
+	}
+	return f.markLoaded()
+}
+
+// run is the solo part of a variant: the load, unless an earlier block has loaded, and on request TSBS's closed loop.
 func (a *alone) run(ctx context.Context, loaded bool) (err error) {
 	if loaded && !a.in.Plan.Queries.Solo {
 		return a.workOnCopy(ctx)

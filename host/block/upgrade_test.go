@@ -52,8 +52,8 @@ func TestAnUpgradeStartsOnCopies(t *testing.T) {
 		"upgrade after-start", "upgrade after-idle before", "upgrade after " + q + "@new", "upgrade after " + q + "@half",
 		"upgrade after-idle after", "upgrade after-stop",
 		"upgrade downgrade  candidate"}
-	if !slices.Equal(phases, want) {
-		t.Errorf("%q", phases)
+	if told := Phases(spec.Plan, spec.Row, nil); !slices.Equal(phases, want) || told != len(phases) {
+		t.Errorf("%q, and %d were to be expected", phases, told)
 	}
 	if count := strings.Count(strings.Join(calls(spec), " "), "load"); count != 3 {
 		t.Errorf("%d loads", count)

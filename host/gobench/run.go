@@ -49,6 +49,14 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	return b.Block, err
 }
 
+// Phases is how many phases a block will have.
+func Phases(_ *record.Plan, row record.BlockRow, c *record.Calibration) int {
+	if c == nil || row.Kind == "warmup" {
+		return len(row.Order)
+	}
+	return len(row.Order) * len(c.Rows)
+}
+
 func tidyUp(spec *record.Spec) error {
 	return errors.Join(record.Wipe(filepath.Join(spec.Scratch, "bench")), record.RemoveTree(placesDir(spec)))
 }

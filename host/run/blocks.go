@@ -37,7 +37,7 @@ func (d *driver) block(ctx context.Context, row record.BlockRow) error {
 		return err
 	}
 	d.Events.Emit("block-start", record.Fields{"block": row.Block, "kind": row.Kind, "order": row.Order,
-		"phases": d.phases(row)})
+		"phases": d.kind.Phases(d.Plan, row, d.Calibration)})
 	d.where.Store(fmt.Sprintf(" in block %d", row.Block))
 	b, err := d.kind.Block(ctx, spec)
 	d.where.Store("")

@@ -10,9 +10,11 @@ import (
 	"tsduel/host/record"
 )
 
-// Kind has the functions of one kind of run. All but Block may be nil.
+// Kind has the functions of one kind of run. All but Block and Phases may be nil.
 type Kind struct {
-	Block     func(context.Context, record.Spec) (*record.Block, error)
+	Block func(context.Context, record.Spec) (*record.Block, error)
+	// Phases is how many a block has, which a view shows.
+	Phases    func(*record.Plan, record.BlockRow, *record.Calibration) int
 	Calibrate func(plan *record.Plan, warmup string) (*record.Calibration, error) // by the warm-up block, a directory
 	Profile   func(context.Context, record.Spec) error                            // after all blocks, once
 	Equip     func(facts *record.Facts, wanted record.Pin) error                  // adds what is pinned and counted

@@ -44,9 +44,11 @@ func TestMain(m *testing.M) {
 	}
 	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	_ = proc.Subreaper()
-	kinds := map[string]Kind{"tsbs": {Block: sleepingBlock}}
+	kinds := map[string]Kind{"tsbs": {Block: sleepingBlock, Phases: onePhase}}
 	syscall.Exit(Run(ctx, os.Args[2], os.Getenv("TSDUEL_CACHE"), Share{Host: os.Args[3]}, kinds))
 }
+
+func onePhase(*record.Plan, record.BlockRow, *record.Calibration) int { return 1 }
 
 func sleepingBlock(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	// A process in another session gets no signal of ours.
@@ -201,7 +203,7 @@ func (f *fixture) run(ctx context.Context, code int) string {
 		f.mutex.Unlock()
 		return f.block(ctx, spec)
 	}
-	kind := Kind{Block: block, Calibrate: f.calibrate, Profile: f.profile}
+	kind := Kind{Block: block, Phases: onePhase, Calibrate: f.calibrate, Profile: f.profile}
 	got := Run(ctx, f.dir, f.cache, f.share, map[string]Kind{"tsbs": kind})
 	os.Stderr, os.Stdout = stderr, stdout
 	w.Close()
