@@ -271,3 +271,6 @@ func (g *Group) pids() (pids []int) {
 	}
 	return pids
 }
+
+// controllers are those of the limits that were tried; nil without limits.
+var controllers atomic.Pointer[[]string]

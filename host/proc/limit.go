@@ -21,9 +21,6 @@ type Limits struct {
 	Memory int64   // bytes, with the page cache of its files, and no swap
 }
 
-// controllers are those of the limits that were tried; nil without limits.
-var controllers atomic.Pointer[[]string]
-
 // LimitsOf are those of a plan.
 func LimitsOf(plan record.ServerLimits) Limits { return Limits{plan.Cpus, plan.MemoryMb << 20} }
 
