@@ -125,11 +125,11 @@ def compared(plan: Plan) -> str:
 
 
 def _place(plan: Plan) -> str:
-    where = plan.place
-    if where.kind != "ssh":
-        return where.kind
-    first, *others = where.hosts.values()
-    return (f"{first.user}@" if first.user else "") + first.address + (f" (+{len(others)})" if others else "")
+    first, *others = plan.every_host
+    user, address = (plan.place.of(first, name) for name in ("user", "address"))
+    if not address:
+        return plan.place.kind
+    return (f"{user}@" if user else "") + address + (f" (+{len(others)})" if others else "")
 
 
 def _blocks(run: Run) -> str:

@@ -13,6 +13,7 @@ from fakecompute import IMAGE, PROJECT, TOKEN
 from tsduel.core.plan import Estimate
 from tsduel.places.gcp import place, rent, terraform
 from tsduel.places.gcp.settings import Gcp
+from tsduel.places.provider import Needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +37,7 @@ try:
     made = provide.machines(run_dir, rundir.open_run(run_dir).plan.place, os.environ)
 except UserError as error:
     sys.exit(str(error))
-provision.write(run_dir, kind="gcp", made=made, provisioned=True)
+provision.write(run_dir, made, provisioned=True)
 print(json.dumps(made))
 """
 
@@ -51,9 +52,8 @@ def asked(
     knobs = HERE | {name: settings.pop(name) for name in list(settings) if name.isupper()}
     estimate = Estimate(data_bytes=10**9, database_bytes=database_bytes)
     image = f"projects/debian-cloud/global/images/{IMAGE}"
-    return rent.complete(
-        place.asked(knobs), Gcp(**{"image": image} | settings), run="r", estimate=estimate, seconds=seconds
-    )
+    needs = Needs(run="r", estimate=estimate, seconds=seconds)
+    return rent.complete(place.asked(knobs), Gcp(**{"image": image} | settings), needs)
 
 
 def named(name: str, **more: Any) -> GcpPlace:

@@ -46,7 +46,10 @@ def test_other_adapters_are_refused_once_there_are_blocks(tmp_path, checkout, mo
     run_dir = tmp_path / "r"
     plans.write(run_dir, **({"place": named("tsduel-mine-aaaaaa")} if elsewhere else {}))
     (run_dir / "host").mkdir()
-    pack.keep_adapters(run_dir)
+    if elsewhere:
+        pack.main(run_dir, sources=False)
+    else:
+        pack.keep_adapters(run_dir)
     before = (checkout / START).read_text()
     if not elsewhere:
         (checkout / START).write_text(before + "# mended before the first block\n")

@@ -165,7 +165,7 @@ class TestElsewhere:
 
     def test_a_run_elsewhere_that_is_gone_on_with_needs_nothing_here(self, monkeypatch, tmp_path):
         """Its rounds may all be at home; what is asked of a new one is not asked of it."""
-        where = {"kind": "gcp", "project": "p", "ssh_via": "iap"}
+        where = {"kind": "gcp", "project": "p", "ssh_via": "iap", "hosts": {}}
         monkeypatch.setattr(doctor, "_subject", lambda *_, **__: (subject.Subject("r", where, planned=True), None))
         found = list(doctor._here({"PATH": str(tmp_path)}, fast=True))
         assert [line.what for line in found] == ["python"]

@@ -15,6 +15,8 @@ from tsduel.core.place import SshHost, SshPlace
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import open_run
 from tsduel.core.wording import amount
+from tsduel.places import own
+from tsduel.places.provider import UNSEEN
 from tsduel.plan import resolve
 from tsduel.plan.forecast import earlier, estimate
 from tsduel.plan.forecast.spread import Forecast, advise, reach
@@ -176,12 +178,12 @@ class TestLines:
         plan, alone = made(), made(duel={"enabled": False})
         assert "for 2 servers (a rough guess)" in lines(results, plan)["memory"]
         assert "for the server (a rough guess)" in lines(results, alone)["memory"]
-        monkeypatch.setattr(estimate, "memory_here", lambda: 600 << 20)
+        monkeypatch.setattr(own, "memory_here", lambda: 600 << 20)
         assert lines(results, plan)["memory"].endswith(
             'that is TOO LITTLE: this machine has 629 MB: SET="duel.enabled=false" has them alone, one after the other'
         )
         assert "TOO LITTLE" not in lines(results, alone)["memory"]
-        monkeypatch.setattr(estimate, "memory_here", lambda: 100 << 20)
+        monkeypatch.setattr(own, "memory_here", lambda: 100 << 20)
         assert lines(results, plan)["memory"].endswith("this machine has 105 MB: take a smaller workload.scale")
 
     def test_what_can_be_shown_by_the_last_a_a_run(self, results):
@@ -222,7 +224,7 @@ class TestLines:
         host = SshHost(user=None, address="bench", port=None, directory="/x/y")
         where = SshPlace(config_file=None, hosts={"host1": host})
         found = lines(results, made().model_copy(update={"place": where}))
-        assert found["can show"] == estimate.ELSEWHERE
+        assert found["can show"] == UNSEEN
         assert "free" not in found["disk"]
 
     def test_screens_and_smoke_runs(self, results):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import plans
 import pytest
@@ -11,7 +12,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.place import K8sPlace
 from tsduel.places import hosts, liveness, provision
 from tsduel.places.gcp import give_back, provide
-from tsduel.places.k8s import pods
+from tsduel.places.k8s.provider import PROVIDER
 from tsduel.places.ssh import link as links
 from tsduel.places.ssh.link import Link, State
 from tsduel.places.ssh.ssh import NoConnectionError
@@ -35,7 +36,7 @@ def run_dir(tmp_path):
     head, mine = rows.read_text().split("\n", 1)
     rows.write_text(f"{head}\n{mine}{mine.replace('host1', 'host2')}")
     known = {name: {"address": f"pod-{name}", "node": "n", "through": ["x"]} for name in NAMES}
-    hosts.write(path, kind="k8s", hosts=known, provisioned=True)
+    hosts.write(path, known, provisioned=True)
     return path
 
 
@@ -122,7 +123,8 @@ class TestGivenBack:
     def end(self, run_dir, monkeypatch):
         """Return a function that ends the run with a code, and says whether all was given back."""
         given = []
-        monkeypatch.setattr(pods, "give_back", lambda *_: given.append(1))
+        pods = replace(PROVIDER, give_back=lambda *_: given.append(1))
+        monkeypatch.setattr(ending, "provider_of", lambda _: pods)
         (run_dir / "host/host1").mkdir()
         links.note_home(run_dir / "host/host1/fetched.json")
         (run_dir / remote.LOST).write_text(json.dumps({"host2": {"why": "x", "by": "", "blocks": [1]}}))
@@ -176,7 +178,7 @@ def test_a_machine_that_may_have_blocks_is_not_given_back_since_its_login_fails(
     from renting import named  # noqa: PLC0415 - of this test only
 
     plans.write(tmp_path / "r", place=named("r"))
-    hosts.write(tmp_path / "r", kind="gcp", hosts={"host1": {"address": "10.0.0.1"}}, provisioned=True)
+    hosts.write(tmp_path / "r", {"host1": {"address": "10.0.0.1"}}, provisioned=True)
     monkeypatch.setattr(provide, "machines", lambda *_: {"host1": {"address": "10.0.0.2"}})
     monkeypatch.setattr(give_back, "main", lambda *_: pytest.fail("it was given back"))
 

@@ -301,6 +301,15 @@ class TestFleet:
         assert [step["TSDUEL_SHARED"] for step in steps] == ["1", "", "1", ""]
 
     @pytest.mark.parametrize(
+        ("key", "values", "target"), [("gcp.spot", [True, False], "gcp"), ("k8s.cpus", [1, 2], "k8s")]
+    )
+    def test_hosts_are_swept_only_where_they_are_made(self, tmp_path, key, values, target):
+        """On machines that are there anyway such settings would all be the same."""
+        (tmp_path / "fake.yml").write_text(json.dumps(written() | {"matrix": {key: values}}))
+        with pytest.raises(UserError, match=f"matrix: {key} is about hosts .* add TARGET={target}"):
+            settings.plan(tmp_path / "results/s", {"EXPERIMENT": str(tmp_path / "fake.yml")})
+
+    @pytest.mark.parametrize(
         ("knobs", "parts", "sentence"),
         [
             ({"HOSTS": "3"}, {"design": {"blocks": 2}}, "3 hosts share 2 blocks: name fewer hosts, or more BLOCKS="),

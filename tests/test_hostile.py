@@ -37,7 +37,7 @@ from tsduel.core.rundir import open_run
 from tsduel.doctor import __main__ as doctor
 from tsduel.places import liveness, lock, uninstall
 from tsduel.places.k8s import bring
-from tsduel.places.ssh import probe, stream, untrusted
+from tsduel.places.ssh import pack, probe, stream, untrusted
 from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import Host, NoConnectionError
 from tsduel.rounds import attend, control, follow, remote, runstate
@@ -66,7 +66,7 @@ def run_dir(tmp_path, monkeypatch):
     }  # fmt: skip
     plans.write(path, place=K8sPlace.model_validate(where), spare_hosts=("host2",))
     ours = ("host/outputs.json", "host/inventory.json", "host/key", "build/agent.json", "raw/host2/001/block.json")
-    for name in (*ours, bring.PROJECT, bring.PROGRAMS):
+    for name in (*ours, pack.ARCHIVE, bring.PROGRAMS):
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(json.dumps({"hosts": {"host1": {"address": "there"}}, "is": SECRET}))
     (tmp_path / "outside").write_text(SECRET)
@@ -256,7 +256,7 @@ SAYS = {
     "tsduel.places.ssh.probe:_facts": lambda link: list(map(print, probe.examine(link.host, "/x/y"))),
     "tsduel.places.ssh.stream:events": streamed,
     "tsduel.places.lock:holder": lambda link: lock.refuse_if_taken(link.run_dir, "tsbs", link.host, "/x"),
-    "tsduel.places.liveness:equip": lambda link: brought_one(replace(link, host=Host("there", through=("x",)))),
+    "tsduel.places.k8s.provider:_equip": lambda link: brought_one(replace(link, host=Host("there", through=("x",)))),
     "tsduel.places.uninstall:main": lambda _: uninstall.main({}),
     "tsduel.places.k8s.bring:_send": brought,
     "tsduel.places.k8s.bring:one": brought_one,
@@ -676,7 +676,7 @@ SHOWN = {
 # These marks mean something of home: Kubernetes' API server, what is to be rented, our own files.
 HOME = {
     *(f"tsduel.places.k8s.cluster:Cluster.{name}" for name in ("find", "all", "delete", "events", "_may")),
-    "tsduel.places.provision:_rented",
+    "tsduel.places.gcp.provider:_provide",
 }
 READERS = {*SAYS, *ARCHIVED, *TIDY, *EVENTS, *SHOWN, *HOME}
 

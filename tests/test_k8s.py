@@ -16,9 +16,11 @@ from tsduel.core.errors import UserError
 from tsduel.core.place import K8sPlace
 from tsduel.core.plan import Estimate
 from tsduel.places import directories, place
-from tsduel.places.k8s import bring, cluster, manifests, offer, pods, reap
+from tsduel.places.k8s import bring, cluster, manifests, pods, reap
 from tsduel.places.k8s import exec as pod_exec
+from tsduel.places.k8s.provider import complete, described
 from tsduel.places.k8s.settings import K8s
+from tsduel.places.provider import Needs
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -93,7 +95,8 @@ class TestOffer:
         """Return the complete place."""
         asked = place.asked({"TARGET": "k8s", **given})
         estimate = Estimate(database_bytes=3_000_000_000)
-        return offer.complete(asked, settings or K8s(), run="20261124T1-Quick", estimate=estimate, seconds=600)
+        needs = Needs(run="20261124T1-Quick", estimate=estimate, seconds=600)
+        return complete(asked, settings or K8s(), needs)
 
     @pytest.mark.usefixtures("kubeconfig")
     def test_the_context_and_its_namespace_are_fixed(self):
@@ -110,14 +113,14 @@ class TestOffer:
     def test_names_fit_the_longest_label(self):
         """The pod of a Job gets its name as a label."""
         asked = place.asked({"TARGET": "k8s", "HOSTS": "100"})
-        where = offer.complete(asked, K8s(), run="x" * 90, estimate=Estimate(), seconds=1)
+        where = complete(asked, K8s(), Needs(run="x" * 90, seconds=1))
         assert len(where.job("host100") + "-data-xxxxx") <= 63
 
     @pytest.mark.usefixtures("kubeconfig")
     def test_a_price_is_shown_if_the_user_gives_one(self):
         """Of all pods together."""
-        assert not any("USD" in line for line in offer.described(self.complete()))
-        (_, price) = offer.described(self.complete(K8s(price_h=0.3), HOSTS="2"))
+        assert not any("USD" in line for line in described(self.complete()))
+        (_, price) = described(self.complete(K8s(price_h=0.3), HOSTS="2"))
         assert price == "price     about 0.10 USD, 1.20 at worst (0.60 an hour)"
 
     def test_no_kubeconfig_is_a_sentence(self, kubeconfig):

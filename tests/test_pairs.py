@@ -164,7 +164,7 @@ def test_a_fetch_beside_an_attendant(project, tmp_path, record_property):
     home = tmp_path / "home/r"
     shutil.copytree(project.run_dir, home)
     plan.write(home)
-    hosts.write(home, kind="ssh", hosts={"host1": {"address": "there", "user": None, "port": None}}, provisioned=False)
+    hosts.write(home, {"host1": {"address": "there", "user": None, "port": None}}, provisioned=False)
     (home / "host/host1").mkdir()
     shutil.copytree(project.run_dir / "build", home / "host/host1/build")
     (tmp_path / "bin").mkdir()

@@ -106,7 +106,7 @@ def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
     """A rented host gets no access to the user's keys; for other hosts the user's ssh rules stay."""
     host = {"address": "10.0.0.2", "user": "me", "port": 2222, "key_file": "/k", "known_hosts_file": "/known"}
     plans.write(tmp_path, place=named("r"))
-    provision.write(tmp_path, kind="gcp", made={"host1": host}, provisioned=True)
+    provision.write(tmp_path, {"host1": host}, provisioned=True)
     outputs = {"target": "gcp", "provisioned": True, "hosts": {"host1": host}}
     assert json.loads((tmp_path / "host/outputs.json").read_text()) == outputs
     variables = json.loads((tmp_path / "host/inventory.json").read_text())["all"]["hosts"]["host1"]

@@ -112,7 +112,7 @@ def machine(source: Source) -> list[list[str]]:
 
 def _unseen(source: Source) -> str:
     """Return what a pod may not read of its node: nothing is guessed in its place."""
-    if source.plan.place.kind != "k8s":
+    if not source.plan.place.in_pods:
         return ""
     unseen = ["processes of others and threads of the kernel (foreign CPU has both)"]
     signals = set(source.table("noise").get("signal", []))

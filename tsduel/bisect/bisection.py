@@ -13,6 +13,7 @@ from tsduel.core import hidden
 from tsduel.core.errors import UserError
 from tsduel.core.sections import Part
 from tsduel.core.wording import allowed
+from tsduel.places import place
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.stats.power import FEWEST_BLOCKS
@@ -157,9 +158,11 @@ def _passed(environment: Mapping[str, str]) -> dict[str, str]:
     for knob, why in DECIDED.items():
         if knob in given:
             raise UserError(f"{knob}: has no use in a bisection: {why}")
-    if given.get("TARGET") == "gcp":
+    where = place.PLACES.get(given.get("TARGET", ""))
+    if where and where.rents:
         raise UserError(
-            "TARGET=gcp: every step would rent a machine of its own; rent one, and use TARGET=ssh SSH_HOST="
+            f"TARGET={given['TARGET']}: every step would rent a machine of its own; rent one, and use "
+            "TARGET=ssh SSH_HOST="
         )
     return given
 

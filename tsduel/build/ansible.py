@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tsduel.build import built, progress
-from tsduel.core import caches, children, files, rundir, runlog, secret_store
+from tsduel.core import children, files, rundir, runlog, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
-from tsduel.places import lock
-from tsduel.places.k8s import bring
+from tsduel.places import hosts, lock
+from tsduel.places.place import provider_of
 from tsduel.places.ssh import pack
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
@@ -31,17 +31,17 @@ def main(run_dir: Path) -> int:
     if not inventory.exists():
         raise UserError(f"{run_dir} is not provisioned: run 'make provision RUN={run_dir.name}'")
     secret_store.refuse_missing(os.environ, plan)
-    links, chosen = dict[str, Link](), list[str]()
-    if plan.is_local:
-        lock.refuse_if_taken(run_dir, plan.kind)
-    else:
-        links = Link.all(run_dir)
-        if not (chosen := _chosen(links)):
-            return 0
-    if plan.builds_here and built.is_whole(run_dir, plan):
+    provider = provider_of(plan.place)
+    provider.refuse_if_busy(run_dir, plan.kind)
+    links = Link.all(run_dir) if hosts.known(run_dir) else {}
+    chosen = _chosen(links) if links else []
+    if links and not chosen:
+        return 0
+    if plan.place.builds_here and built.is_whole(run_dir, plan):
         _say("everything is built already")
-        return 0 if plan.is_local else _bring(run_dir, chosen)
-    if not plan.builds_here:
+        provider.bring(run_dir, chosen)
+        return 0
+    if not plan.place.builds_here:
         pack.main(run_dir)
     _say("building what the cache does not have; from nothing it takes some minutes")
     # With variables of ours: it refuses a locale that is not UTF-8, and every setting has one.
@@ -50,24 +50,18 @@ def main(run_dir: Path) -> int:
     command += [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
     runlog.point_ansible(run_dir)
-    if not plan.builds_here:
+    if not plan.place.builds_here:
         if len(links) > 1:
             os.environ["TSDUEL_FLEET"] = "1"
         # All hosts at once. If a host is lost meanwhile, the others go on.
         command += ["--limit", ",".join(chosen), "--forks", str(len(chosen))]
     with progress.shown(plan) as bar:
         code = children.call(command, take=bar.take)
-    if plan.is_local or (plan.builds_here and code):
-        return code
-    return _bring(run_dir, chosen) if plan.builds_here else _gather(run_dir, links, chosen, code)
-
-
-def _bring(run_dir: Path, chosen: list[str]) -> int:
-    """Bring what was built here to the pods."""
-    _say("bringing it to the pods")
-    bring.prepare(run_dir, caches.directory(os.environ))
-    bring.main(run_dir, chosen)
-    return 0
+    if not plan.place.builds_here:
+        return _gather(run_dir, links, chosen, code)
+    if code == 0:
+        provider.bring(run_dir, chosen)
+    return code
 
 
 def _gather(run_dir: Path, links: dict[str, Link], chosen: list[str], code: int) -> int:

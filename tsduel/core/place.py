@@ -1,14 +1,39 @@
-"""Where the blocks of a plan run: this machine, machines behind SSH, rented ones, or pods."""
+"""Where the blocks of a plan run: this machine, machines behind SSH, rented ones, or pods.
 
-from typing import Annotated, Literal
+What is asked of a place is asked of these classes, or of its provider (tsduel.places.place): nobody asks for its kind.
+"""
+
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from tsduel.core.sections import Part
 
 
-class LocalPlace(Part):
+class _Place(Part):
+    """What is so of most places.
+
+    `where`: in a sentence. `builds_here`: this machine builds the programs. `in_pods`: a lost host gets another one in
+    its place. `rented`: for the run alone, and its blocks cannot be joined by those of other machines.
+    """
+
+    where: ClassVar[str]
+    is_local: ClassVar[bool] = False
+    builds_here: ClassVar[bool] = False
+    in_pods: ClassVar[bool] = False
+    rented: ClassVar[bool] = False
+
+    def of(self, host: str, field: str) -> str:
+        """Return a field of a host, or of the place if it is the same for all; "" if there is none."""
+        own = getattr(self, "hosts", {}).get(host)
+        return str(getattr(own, field, "") or getattr(self, field, "") or "")
+
+
+class LocalPlace(_Place):
     """The machine of this checkout."""
+
+    where = "on this machine"
+    is_local = builds_here = True
 
     kind: Literal["local"] = "local"
 
@@ -23,8 +48,10 @@ class SshHost(Part):
     spare: bool = False
 
 
-class SshPlace(Part):
+class SshPlace(_Place):
     """Other machines, by their names in the plan."""
+
+    where = "on another machine"
 
     kind: Literal["ssh"] = "ssh"
     config_file: str | None
@@ -58,12 +85,15 @@ class GcpHost(Part):
         return self.machine + (" (one thread a core)" if self.threads_per_core == 1 else "")
 
 
-class GcpPlace(Part):
+class GcpPlace(_Place):
     """Rented machines, by their names in the plan. All have one network and one deadline.
 
     `network`, `subnetwork`: an organisation's, else the run makes its own. `rented_by`: the run whose machines
     these are; "" if this run rents them.
     """
+
+    where = "on a rented machine"
+    rented = True
 
     kind: Literal["gcp"] = "gcp"
     hosts: dict[str, GcpHost]
@@ -121,13 +151,16 @@ class HourPrice(Part):
     hour: float
 
 
-class K8sPlace(Part):
+class K8sPlace(_Place):
     """Pods of one namespace, by their names in the plan; all are alike and have one deadline.
 
     `name`: the name of the run there, with which the names of its Jobs begin.
     `lets_out`: its client asks servers elsewhere. `wait_s`: how long a pod may take to run. `price`: None if it is not
     known.
     """
+
+    where = "in pods"
+    builds_here = in_pods = True
 
     kind: Literal["k8s"] = "k8s"
     hosts: dict[str, K8sHost]
@@ -153,3 +186,6 @@ class K8sPlace(Part):
 
 
 Place = Annotated[LocalPlace | SshPlace | GcpPlace | K8sPlace, Field(discriminator="kind")]
+"""Where a run happens: this machine, one behind SSH, a rented one, or a pod."""
+WHERE = {place.model_fields["kind"].default: place.where for place in (LocalPlace, SshPlace, GcpPlace, K8sPlace)}
+"""Where that is, in a sentence, by the kind of place."""

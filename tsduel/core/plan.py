@@ -171,17 +171,7 @@ class Plan(Part):
 
     def machine_of(self, host: str) -> str:
         """Return the name of a host's machine: its type if it is rented, else host.machine."""
-        return self.place.hosts[host].named if self.place.kind == "gcp" else self.host.machine
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the blocks run on this machine."""
-        return self.place.kind == "local"
-
-    @property
-    def builds_here(self) -> bool:
-        """Whether this machine builds the programs: for itself, or for pods."""
-        return self.place.kind in {"local", "k8s"}
+        return self.place.of(host, "named") or self.host.machine
 
     @property
     def deployed(self) -> bool:

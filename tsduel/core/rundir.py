@@ -107,7 +107,7 @@ class Run:
 
     def node_of(self, host: str) -> str:
         """Return the node of a host that was a pod, the last one if there were several; "" elsewhere."""
-        return str(self.machines.get(host, {}).get("hostname", "")) if self.plan.place.kind == "k8s" else ""
+        return str(self.machines.get(host, {}).get("hostname", "")) if self.plan.place.in_pods else ""
 
     def of_host(self, host: str, name: str) -> dict[str, Any]:
         """Read a JSON file that a host has written; {} if there is none."""

@@ -12,8 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from tsduel.core import caches
 from tsduel.core.errors import UserError
@@ -70,23 +68,9 @@ def _here(environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
         yield line
     if about is None:
         return
-    if about.place["kind"] == "local":
-        yield from _local(about, caches.directory(environment), fast=fast)
-        return
     # A planned run elsewhere may be finished and fetched. Its stages know what they still need.
-    if fast and about.planned:
-        return
-    if about.place["kind"] == "k8s":
-        yield from _building(fast=fast)
-        yield from _in_pods(about.place, fast=fast)
-        return
-    yield from _program("ssh", ["-V"], "install it (Debian: openssh-client)", fast=fast)
-    if about.place["kind"] == "gcp":
-        yield from _rented(about.place, environment, fast=fast)
-    elif not fast:
-        for host in about.place["hosts"].values():
-            connection = Host.from_outputs(host | {"config_file": about.place["config_file"]})
-            yield from _over_ssh(about, connection, host["directory"])
+    if not (fast and about.planned and "hosts" in about.place):
+        yield from LOOKS[about.place["kind"]](about, environment, fast=fast)
 
 
 def _python() -> Iterator[Line]:
@@ -119,7 +103,8 @@ def _subject(environment: Mapping[str, str], *, fast: bool) -> tuple[Subject | N
         return None, None if fast else Line(ERROR, "experiment", str(error))
 
 
-def _local(about: Subject, cache: Path, *, fast: bool) -> Iterator[Line]:
+def _local(about: Subject, environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
+    cache = caches.directory(environment)
     if platform.system() != "Linux" or platform.machine() not in probe.ARCHITECTURES:
         what = f"this is {platform.system()} on {platform.machine()}; the blocks run on Linux on amd64 or arm64"
         yield Line(ERROR, "system", what, "run them elsewhere: TARGET=ssh SSH_HOST=user@host, or TARGET=gcp")
@@ -141,15 +126,16 @@ def _building(*, fast: bool) -> Iterator[Line]:
     yield from _looked("ensure-go", "--look", go[0])
 
 
-def _in_pods(where: Mapping[str, Any], *, fast: bool) -> Iterator[Line]:
+def _in_pods(about: Subject, _environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
     """Check that the cluster answers, and that we may do there what a run needs; no pod is made."""
+    yield from _building(fast=fast)
     if not subject.is_readable():
         yield Line(OK, "kubernetes", "not looked at before there is .venv")
         return
     from tsduel.places.k8s.cluster import RULES, cluster_of  # noqa: PLC0415 - a fresh clone has no library for it
 
     try:
-        here = cluster_of(where)
+        here = cluster_of(about.place)
         if fast:
             return
         version = here.ask("GET", "/version")["gitVersion"]
@@ -161,6 +147,17 @@ def _in_pods(where: Mapping[str, Any], *, fast: bool) -> Iterator[Line]:
             yield Line(OK, "rights", f"in the namespace {here.namespace} you may do all that a run needs")
     except UserError as error:
         yield Line(ERROR, "kubernetes", str(error))
+
+
+def _ssh(about: Subject, _environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
+    yield from _client(fast=fast)
+    for host in about.place["hosts"].values() if not fast else ():
+        connection = Host.from_outputs(host | {"config_file": about.place["config_file"]})
+        yield from _over_ssh(about, connection, host["directory"])
+
+
+def _client(*, fast: bool) -> Iterator[Line]:
+    yield from _program("ssh", ["-V"], "install it (Debian: openssh-client)", fast=fast)
 
 
 def _over_ssh(about: Subject, host: Host, directory: str) -> Iterator[Line]:
@@ -176,8 +173,10 @@ def _over_ssh(about: Subject, host: Host, directory: str) -> Iterator[Line]:
         yield Line(ERROR, "ssh", str(error))
 
 
-def _rented(where: Mapping[str, Any], environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
+def _rented(about: Subject, environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
     """Check what this machine needs to rent machines; the rented machine does not exist yet."""
+    where = about.place
+    yield from _client(fast=fast)
     done = subprocess.run([SCRIPTS / "ensure-terraform", "--look"], capture_output=True, text=True, check=False)
     if done.returncode:
         yield Line(ERROR, "terraform", done.stderr.strip().removeprefix("ensure-terraform: "))
@@ -202,6 +201,9 @@ def _rented(where: Mapping[str, Any], environment: Mapping[str, str], *, fast: b
         yield Line(ERROR, "credentials", str(error))
 
 
+LOOKS = {"local": _local, "ssh": _ssh, "gcp": _rented, "k8s": _in_pods}
+
+
 def _program(name: str, words: list[str], remedy: str, *, fast: bool) -> Iterator[Line]:
     path = shutil.which(name)
     if path is None:
@@ -214,7 +216,7 @@ def _program(name: str, words: list[str], remedy: str, *, fast: bool) -> Iterato
 
 def _looked(script: str, *words: str) -> Iterator[Line]:
     """Run a script on this machine, and return its lines; a failure is a line, too."""
-    command: list[str | Path] = [SCRIPTS / script, *words]
+    command = [str(SCRIPTS / script), *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     except subprocess.TimeoutExpired:

@@ -15,8 +15,6 @@ def on_host(plan: Plan, host: str) -> dict[str, str]:
 
     All are below one directory. Each run has its own copy of the project, which no later run changes.
     """
-    place = plan.place
-    assert place.kind != "local"  # noqa: S101 - for mypy
-    directory = place.hosts[host].directory if place.kind == "ssh" else place.directory
+    directory = plan.place.of(host, "directory")
     run_dir = f"{directory}/runs/{plan.run}"
     return {"project_dir": f"{run_dir}/project", "cache_dir": f"{directory}/cache", "run_dir": run_dir}

@@ -21,8 +21,9 @@ def provisioned(run_dir: Path) -> bool:
     return bool(rundir.open_run(run_dir).json(FILE).get("provisioned"))
 
 
-def write(run_dir: Path, *, kind: str, hosts: Mapping[str, Mapping[str, Any]], provisioned: bool) -> None:
+def write(run_dir: Path, hosts: Mapping[str, Mapping[str, Any]], *, provisioned: bool) -> None:
     """Write it; tsduel.places.ssh.ssh describes a host. For this machine there are none."""
+    kind = rundir.open_run(run_dir).plan.place.kind
     outputs = {"target": kind, "provisioned": provisioned, "hosts": {name: dict(host) for name, host in hosts.items()}}
     (run_dir / FILE).parent.mkdir(parents=True, exist_ok=True)
     files.write(run_dir / FILE, json.dumps(outputs, indent=2) + "\n")

@@ -13,13 +13,12 @@ from typing import Any
 import tsduel
 from tsduel.core import caches, defaults, files, repository, runlock, secret_store, tables
 from tsduel.core.errors import UserError
-from tsduel.core.place import GcpPlace, K8sPlace, LocalPlace, SshPlace
+from tsduel.core.place import Place
 from tsduel.core.plan import Asked, Component, Duration, Own, Plan, Variant
 from tsduel.core.project import IS_INSTALLED, PROJECT
 from tsduel.core.wording import number_of
-from tsduel.places import directories, lock, place
-from tsduel.places.gcp import rent, terraform
-from tsduel.places.k8s import offer
+from tsduel.places import directories, place
+from tsduel.places.provider import Needs
 from tsduel.places.ssh import pack
 from tsduel.plan import order, sources
 from tsduel.question import knobs
@@ -42,14 +41,14 @@ def main(run_dir: Path, environment: Mapping[str, str], read: question.Question 
 
 
 def planned(
-    run_dir: Path, environment: Mapping[str, str], read: question.Question, rented: GcpPlace | None = None
+    run_dir: Path, environment: Mapping[str, str], read: question.Question, shared: Place | None = None
 ) -> Plan:
-    """Write RUN/plan/ and return the plan; see resolve for ``rented``."""
+    """Write RUN/plan/ and return the plan; see resolve for ``shared``."""
     given, cache = read.source.knobs, caches.directory(environment)
     where = place.asked(given)
     # `make KIND` runs all stages: do not begin a run that could not go on.
-    if environment.get("KIND") and where["kind"] == "local":
-        lock.refuse_if_taken(run_dir, environment["KIND"])
+    if environment.get("KIND"):
+        place.provider_of(where).refuse_if_busy(run_dir, environment["KIND"])
     caches.own(cache, environment)
     plan = resolve(
         read.asked,
@@ -58,7 +57,7 @@ def planned(
         where=where,
         environment=environment,
         asked_for=read.source,
-        rented=rented,
+        shared=shared,
     )
     with runlock.claimed(run_dir, "plan", Plan.FILE):
         write(run_dir, plan, cache=cache)
@@ -70,8 +69,8 @@ def _keep(run_dir: Path, environment: Mapping[str, str]) -> Plan:
     refuse_changes(run_dir, plan.asked, environment)
     # Before any stage that gives a rented machine back when it fails.
     pack.refuse_other_adapters(run_dir)
-    if isinstance(plan.place, GcpPlace):
-        rent.offer_again(run_dir.with_name(plan.place.rented_by or run_dir.name), plan.place, environment)
+    owner = run_dir.with_name(plan.place.of("", "rented_by") or run_dir.name)
+    place.provider_of(plan.place).agree_again(owner, plan.place, environment)
     return plan
 
 
@@ -97,11 +96,11 @@ def resolve(
     where: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
     asked_for: Asked = NOWHERE,
-    rented: GcpPlace | None = None,
+    shared: Place | None = None,
 ) -> Plan:
     """Return the plan of a validated experiment.
 
-    ``where``: see place.asked. For rented machines it asks the user about the price, unless they are ``rented``.
+    ``where``: see place.asked. The user is asked about the price, unless the place is ``shared`` with other runs.
 
     A UserError names a revision that does not exist, or a price without consent.
     """
@@ -112,28 +111,26 @@ def resolve(
         asked = asked.model_copy(update={"variants": {"baseline": baseline, "candidate": baseline}})
     planned = tuple(_variant(name, variant, asked) for name, variant in asked.variants.items())
     sections = WORKLOADS[asked.kind].sections(asked, len(planned))
-    host = asked.host.model_dump()
-    fleet = planned_hosts(where, asked)
+    host, where = asked.host.model_dump(), where or place.asked({})
+    provider, settings = place.provider_of(where), getattr(asked, where["kind"], None)
+    fleet = provider.hosts(where, settings)
     spare_hosts = tuple(name for name, host in fleet.items() if dict(host).get("spare"))
     hosts = tuple(name for name in fleet if name not in spare_hosts)
     if len(hosts) > asked.design.blocks:
         raise UserError(
             f"{len(hosts)} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
         )
-    if len(fleet) > 1 and any(variant.server.url for variant in planned):
+    deployed = any(variant.server.url for variant in planned)
+    if len(fleet) > 1 and deployed:
         raise UserError(
             "url: servers that run already are asked in turn, and several hosts would ask them at once: take one"
         )
     times = duration(asked, sections, len(hosts))
-    settled: Any = where or LocalPlace()
-    if where and where["kind"] == "gcp":
-        settled = rented or rent.offer(
-            where, asked.gcp, environment or {}, run=run, estimate=sections["estimate"], seconds=times.total_s
-        )
-        host["machine"] = settled.first.named
-    elif where and where["kind"] == "k8s":
-        reached = {**where, "lets_out": any(variant.server.url for variant in planned)}
-        settled = offer.complete(reached, asked.k8s, run=run, estimate=sections["estimate"], seconds=times.total_s)
+    needs = Needs(run=run, estimate=sections["estimate"], seconds=times.total_s, deployed=deployed)
+    settled = shared or provider.complete(where, settings, needs)
+    if not shared:
+        provider.agree([settled], environment or {})
+    host["machine"] = settled.of(hosts[0], "named") or host["machine"]
     same = ("name", "question", "kind", "smoke", "noise", "watchdog")
     return Plan.model_validate(
         {
@@ -161,14 +158,6 @@ def duration(asked: experiment.Experiment, sections: Mapping[str, Any], hosts: i
     times = WORKLOADS[asked.kind].duration(sections, asked, len(asked.variants))
     before, share = times.prepare_s + times.workload_s, order.share_of_busiest(asked.design, hosts)
     return times.model_copy(update={"total_s": before + math.ceil((times.total_s - before) * share)})
-
-
-def planned_hosts(where: Mapping[str, Any] | None, asked: experiment.Experiment) -> Mapping[str, Any]:
-    """Return all hosts by name."""
-    if where and where["kind"] == "gcp":
-        return rent.planned_hosts(where, asked.gcp)
-    hosts: Mapping[str, Any] = (where or {}).get("hosts", {"host1": {}})
-    return hosts
 
 
 def _variant(name: str, variant: experiment.Variant, asked: experiment.Experiment) -> Variant:
@@ -220,7 +209,7 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
         variants.append({"name": variant.name, "components": components})
     return {
         # The directories of another machine are in the inventory.
-        **(directories.on_this_host(run_dir=run_dir, cache=cache, project=PROJECT) if plan.builds_here else {}),
+        **(directories.on_this_host(run_dir=run_dir, cache=cache, project=PROJECT) if plan.place.builds_here else {}),
         "secrets": secret_store.needed({**os.environ, "TSDUEL_CACHE": str(cache)}, plan),
         "target": plan.place.kind,
         "kind": plan.kind,
@@ -250,9 +239,8 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     names = [variant.name for variant in plan.variants]
     for row in order.draw(names, plan.query_types, plan.design, plan.hosts, plan.spare_hosts):
         writer.writerow(",".join(value) if isinstance(value, tuple) else value for value in astuple(row))
-    variables: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
-    if isinstance(plan.place, GcpPlace):
-        variables["terraform.tfvars.json"] = terraform.variables(plan)
+    variables = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
+    variables |= place.provider_of(plan.place).written(plan)
     written: dict[str, str | bytes] = {name: json.dumps(value, indent=2) + "\n" for name, value in variables.items()}
     for name, content in (written | workload_of(plan).written(plan) | {"blocks.tsv": table.getvalue()}).items():
         files.write(directory / name, content)
@@ -268,13 +256,8 @@ def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
     design = plan.design
     print(f"run       {run_dir}")
     print(f"go on     make {plan.kind} RUN={run_dir.name}  (after an interruption)")
-    if len(plan.every_host) > 1 and isinstance(plan.place, SshPlace):
-        hosts = plan.place.hosts.items()
-        named = [f"{name} {host.address}{' (spare)' if host.spare else ''}" for name, host in hosts]
-        print(f"hosts     {', '.join(named)}; they share the blocks evenly")
-    if isinstance(plan.place, K8sPlace):
-        print("\n".join(offer.described(plan.place)))
-    print("\n".join([*sides(plan), *workload_of(plan).described(plan)]))
+    where = place.provider_of(plan.place).described(plan.place)
+    print("\n".join([*where, *sides(plan), *workload_of(plan).described(plan)]))
     again = "fresh data in every block" if design.reload == "every" else "data of the first block for all"
     print(
         f"design    {number_of(design.blocks, 'block')}, {design.warmup_blocks} warm-up, {design.spare_blocks} spare "

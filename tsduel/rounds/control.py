@@ -28,7 +28,7 @@ def status(run_dir: Path, *, as_json: bool = False) -> None:
         state = runstate.state(run, str(run_dir) if local_driver(run_dir) else "")
         print(json.dumps({"run": run_dir.name, "state": state, "finished": here, "planned": planned}))
         return
-    if run.plan.is_local:
+    if run.plan.place.is_local:
         driver = local_driver(run_dir)
         doing = f"running (pid {driver.pid}, since {driver.since})" if driver else "not running"
         if driver and (run_dir / "stop-requested").exists():
@@ -61,7 +61,7 @@ def _status(run: rundir.Run, link: Link) -> str:
 def stop(run_dir: Path) -> None:
     """Let a run end after the running block. The second time, or between two blocks, it ends at once."""
     run = rundir.open_run(run_dir)
-    if run.plan.is_local:
+    if run.plan.place.is_local:
         print(_stopped(run, "this machine", _stop_here(run_dir)))
         return
 
@@ -122,7 +122,7 @@ def fetch(run_dir: Path, only: Collection[str] | None = None) -> None:
     """Bring home finished blocks; after the run, compare all checksums. ``only``: of these hosts, begun or not."""
     run = rundir.open_run(run_dir)
     # A host that was lost may have blocks that others have run as well.
-    if run.plan.is_local or (is_home(run_dir) and not hosts.provisioned(run_dir)):
+    if run.plan.place.is_local or (is_home(run_dir) and not hosts.provisioned(run_dir)):
         print(f"{run_dir}: everything is here")
         return
 
@@ -147,7 +147,7 @@ def fetch(run_dir: Path, only: Collection[str] | None = None) -> None:
 
 def login(run_dir: Path, environment: Mapping[str, str]) -> None:
     """Become an ssh session in the run's directory on its host, on the host ON, or the first."""
-    if rundir.open_run(run_dir).plan.is_local:
+    if rundir.open_run(run_dir).plan.place.is_local:
         raise UserError(f"{run_dir.name} runs on this machine: there is nothing to log in to")
     links = Link.all(run_dir)
     name = environment.get("ON", "").strip() or next(iter(links))

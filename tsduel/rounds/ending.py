@@ -8,8 +8,7 @@ from tsduel.core import rundir
 from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
 from tsduel.places import hosts, liveness
-from tsduel.places.gcp import give_back
-from tsduel.places.k8s import pods
+from tsduel.places.place import provider_of
 from tsduel.places.ssh.link import FETCHED, Link, note_home
 from tsduel.rounds import control
 from tsduel.rounds.remote import LOST
@@ -22,25 +21,22 @@ def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bo
     """
     run = rundir.open_run(run_dir)
     place = run.plan.place
-    if place.kind not in {"gcp", "k8s"}:
+    if not (place.rented or place.in_pods):
         if forced:
             print(f"{run_dir.name} has no rented machine and no pod (its place is {place.kind})")
         return code
-    owner = run_dir.with_name(place.rented_by) if place.kind == "gcp" and place.rented_by else run_dir
+    owner = run_dir.with_name(place.of("", "rented_by") or run_dir.name)
     if forced and owner != run_dir:
         print(f"{run_dir.name} runs on the machines of {owner.name}: make destroy RUN={owner.name}")
         return code
     if not forced and (not hosts.provisioned(owner) or code == INTERRUPTED):
         return code
     if forced or not (kept := _why_kept(run_dir, environment, code)):
-        if place.kind == "gcp":
-            # Other runs of a study are still to come.
-            if forced or not environment.get("TSDUEL_SHARED"):
-                give_back.main(owner, place)
-        else:
-            pods.give_back(run_dir, place)
+        # Other runs of a study are still to come.
+        if forced or not environment.get("TSDUEL_SHARED"):
+            provider_of(place).give_back(owner, place)
         # Other pods may still run what is missing.
-        if code == 0 and not forced and place.kind == "gcp":
+        if code == 0 and not forced and place.rented:
             # Also if a host was lost and no spare host took over: the run ends with the blocks that it has.
             note_home(run_dir / FETCHED)
     else:

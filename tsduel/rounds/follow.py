@@ -27,7 +27,7 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> int:
     followers = [Follower(run, host, show.view_of(run, host, environment, board=board)) for host in run.plan.every_host]
     errors: list[Exception] = []
     try:
-        if run.plan.is_local:
+        if run.plan.place.is_local:
             followers[0].at_home(lambda: control.local_driver(run_dir, environment) is not None)
         else:
             errors = _follow(followers)

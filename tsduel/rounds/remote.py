@@ -195,7 +195,7 @@ class Fleet:
             again = f". To try them again: {self._command}"
             say(
                 f"the run ends with what it has: {sum(missing.values())} blocks were not run ({each}), and the report "
-                f"says so{'' if self.run.plan.place.kind == 'gcp' else again}"
+                f"says so{'' if self.run.plan.place.rented else again}"
             )
         elif code == 0:
             note_home(self.run.path / FETCHED)

@@ -26,7 +26,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def main(run_dir: Path) -> int:
     """Run the missing blocks; return the exit code, or die by the same signal as the Go program."""
     plan = rundir.open_run(run_dir).plan
-    if not plan.is_local:
+    if not plan.place.is_local:
         return remote.main(run_dir)
     pack.keep_adapters(run_dir)
     return _watch([str(agent(run_dir)), "run", str(run_dir), plan.hosts[0]], run_dir)

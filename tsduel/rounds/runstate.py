@@ -37,7 +37,7 @@ def state(run: Run, running: str) -> str:
 
 
 def _doing(run: Run, last: Mapping[str, Any], *, whole: bool, running: str) -> str:
-    if run.plan.is_local:
+    if run.plan.place.is_local:
         if running and Path(running).resolve() == run.path.resolve():
             return "running"
     elif is_home(run.path):

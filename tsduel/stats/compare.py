@@ -339,14 +339,12 @@ def _blocks(decided: pd.DataFrame) -> dict[str, Any]:
 
 def _hosts(run: Run, decided: pd.DataFrame) -> list[dict[str, Any]]:
     """Return each host with its machine and how many of its blocks count."""
-    counting, place = decided[decided["counts"] == "true"], run.plan.place
+    counting = decided[decided["counts"] == "true"]
     return [
         {
             "host": name,
             "spare": name in run.plan.spare_hosts,
-            "machine": place.hosts[name].address
-            if place.kind == "ssh"
-            else run.node_of(name) or run.plan.machine_of(name),
+            "machine": run.plan.place.of(name, "address") or run.node_of(name) or run.plan.machine_of(name),
             "cpu_model": run.machines.get(name, {}).get("cpu_model") or "",
             "blocks": len(set(counting[counting["host"] == name]["block"])),
         }

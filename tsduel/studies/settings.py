@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 from tsduel.core import caches, codes, runlock
 from tsduel.core.errors import UserError
-from tsduel.core.place import GcpPlace
+from tsduel.core.place import Place
 from tsduel.core.plan import Asked, Estimate, Plan
 from tsduel.core.rundir import Run, open_run
 from tsduel.core.sections import Part
 from tsduel.core.wording import amount, lasting, number_of
-from tsduel.places import hosts, lock, place
-from tsduel.places.gcp import rent
+from tsduel.places import hosts, place
+from tsduel.places.provider import Needs
 from tsduel.places.ssh import pack
 from tsduel.plan import resolve
 from tsduel.question import read as question
@@ -84,24 +84,25 @@ def plan(run_dir: Path, environment: Mapping[str, str]) -> None:
 
 def _keep(directory: Path, environment: Mapping[str, str]) -> None:
     resolve.refuse_changes(directory, Sweep.load(directory).asked, environment)
-    gone = dict[str, GcpPlace]()
+    gone = dict[str, Place]()
     for _, run in runs(directory):
         if not (run.path / REPORT).exists():
             pack.refuse_other_adapters(run.path)
-            owner = run.path.with_name(getattr(run.plan.place, "rented_by", "") or run.path.name)
-            if run.plan.place.kind == "gcp" and not hosts.provisioned(owner):
-                gone[run.plan.place.name] = run.plan.place
+            owner = run.path.with_name(run.plan.place.of("", "rented_by") or run.path.name)
+            if run.plan.place.rented and not hosts.provisioned(owner):
+                gone[run.plan.place.of("", "name")] = run.plan.place
     if gone:
-        rent.ask([*gone.values()], environment)
+        place.provider_of(next(iter(gone.values()))).agree([*gone.values()], environment)
 
 
 def _begin(directory: Path, read: Question, environment: Mapping[str, str]) -> None:
     where, given = place.asked(read.source.knobs), read.source.knobs
-    rents = [key for key in read.settings[0].set if key.startswith("gcp.")]
-    if rents and where["kind"] != "gcp":
-        raise UserError(f"matrix: {rents[0]}: machines are swept by renting them: add TARGET=gcp")
-    if where["kind"] == "local" and environment.get("KIND"):
-        lock.refuse_if_taken(directory, environment["KIND"])
+    for key in read.settings[0].set:
+        if (section := key.partition(".")[0]) in place.PLACES and section != where["kind"]:
+            raise UserError(f"matrix: {key} is about hosts that are made for a run: add TARGET={section}")
+    provider = place.provider_of(where)
+    if environment.get("KIND"):
+        provider.refuse_if_busy(directory, environment["KIND"])
     caches.own(caches.directory(environment), environment)
     names = [f"{directory.name}-{number:02d}" for number in range(1, len(read.settings) + 1)]
     shared = _rented(read, where, names)
@@ -112,7 +113,7 @@ def _begin(directory: Path, read: Question, environment: Mapping[str, str]) -> N
     order = [at for name in dict.fromkeys(machines[at] for at in drawn) for at in drawn if machines[at] == name]
     owners = {machines[at]: names[at] for at in reversed(order)}
     if offered := [kept for kept, name in zip(shared, names, strict=True) if kept and owners[kept.name] == name]:
-        rent.ask(offered, environment)
+        provider.agree(offered, environment)
     study = Sweep(
         name=directory.name,
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -129,8 +130,8 @@ def _begin(directory: Path, read: Question, environment: Mapping[str, str]) -> N
                 resolve.refuse_changes(run_dir, Plan.load(run_dir).asked, own)
                 continue
             owner = owners[offer.name] if offer else step.run
-            rented = offer and offer.model_copy(update={"rented_by": owner if owner != step.run else ""})
-            resolve.planned(run_dir, own, question.read(own), rented)
+            kept = offer and offer.model_copy(update={"rented_by": owner if owner != step.run else ""})
+            resolve.planned(run_dir, own, question.read(own), kept)
         study.write(directory)
 
 
@@ -140,10 +141,11 @@ def _knobs(step: Step, given: Mapping[str, str]) -> dict[str, str]:
     return {"SET": " ".join(filter(None, [given.get("SET", ""), "matrix={}", shlex.join(words)]))}
 
 
-def _rented(read: Question, where: Mapping[str, Any], names: Sequence[str]) -> list[GcpPlace | None]:
+def _rented(read: Question, where: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     """Return the place of each run on rented machines: the same for runs on the same machines, for the time of all."""
-    found = dict[str, GcpPlace]()
-    kinds = [repr(setting.asked.gcp) if where["kind"] == "gcp" else "" for setting in read.settings]
+    found, provider = dict[str, Any](), place.provider_of(where)
+    rents = place.PLACES[where["kind"]].rents
+    kinds = [repr(getattr(setting.asked, where["kind"])) if rents else "" for setting in read.settings]
     for kind in dict.fromkeys(filter(None, kinds)):
         asked = [setting.asked for setting, own in zip(read.settings, kinds, strict=True) if own == kind]
         each = [WORKLOADS[one.kind].sections(one, len(one.variants)) for one in asked]
@@ -151,7 +153,8 @@ def _rented(read: Question, where: Mapping[str, Any], names: Sequence[str]) -> l
         seconds = times[0].prepare_s + sum(own.total_s - own.prepare_s for own in times)
         needed = _together([own["estimate"] for own in each])
         first = names[kinds.index(kind)]
-        found[kind] = rent.complete(where, asked[0].gcp, run=first, estimate=needed, seconds=seconds)
+        needs = Needs(run=first, estimate=needed, seconds=seconds)
+        found[kind] = provider.complete(where, getattr(asked[0], where["kind"]), needs)
     return [found.get(kind) for kind in kinds]
 
 
@@ -175,7 +178,7 @@ def described(directory: Path) -> list[str]:
         f"about {lasting(sum(seconds.values()))}, roughly, and what is still to be built",
         f"up to {amount(_together([own.estimate for own in plans.values()]).total)} of disk",
     ]
-    rented = [own.place for own in plans.values() if own.place.kind == "gcp" and not own.place.rented_by]
+    rented: list[Any] = [own.place for own in plans.values() if own.place.rented and not own.place.of("", "rented_by")]
     if rented:
         parts.append(f"about {sum(own.price.expected for own in rented):.2f} USD")
     lines = [f"study     {', '.join(parts)}", f"run       {directory}"]
@@ -191,7 +194,7 @@ def rule(directory: Path) -> Rule:
     """Yield the knobs of each run that has not ended; return 3 if a setting failed, or the code that ended all."""
     study, failed = Sweep.load(directory), 0
     places = {step.run: open_run(directory.with_name(step.run)).plan.place for step in study.in_order}
-    machines = {name: own.name if own.kind == "gcp" else name for name, own in places.items()}
+    machines = {name: own.of("", "name") or name for name, own in places.items()}
     last = {machine: name for name, machine in machines.items()}
     for step in study.in_order:
         report = directory.with_name(step.run) / REPORT

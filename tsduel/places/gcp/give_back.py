@@ -70,7 +70,7 @@ def _forget(run_dir: Path, terraform: Terraform) -> None:
     found = (path for pattern in patterns for path in (run_dir / "host").glob(pattern))
     for path in (terraform.state, terraform.last_moment, *found):
         path.unlink(missing_ok=True)
-    hosts.write(run_dir, kind="gcp", hosts={}, provisioned=False)
+    hosts.write(run_dir, {}, provisioned=False)
 
 
 def _said(error: BaseException) -> str:

@@ -18,7 +18,7 @@ WIDEST_PREFIX = 8
 
 
 def asked(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return ``kind``, ``project``, ``ssh_via`` (public or iap), ``ssh_source_ranges`` and what follows.
+    """Return ``project``, ``ssh_via`` (public or iap), ``ssh_source_ranges`` and what follows.
 
     ``each`` and ``spare`` are the numbers of hosts and of spare hosts of each kind of machine.
     """
@@ -32,7 +32,6 @@ def asked(given: Mapping[str, str]) -> dict[str, Any]:
         )
     via, ranges = _ssh_from(given.get("SSH_FROM", ""))
     return {
-        "kind": "gcp",
         "project": project,
         "ssh_via": via,
         "ssh_source_ranges": ranges,

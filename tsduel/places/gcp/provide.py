@@ -56,7 +56,7 @@ def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> 
         key = make_key(run_dir)
         user = os_login.register(key, place, environment) if place.os_login else ""
         # Recorded before the first of them is there, without an address: later stages log in to known hosts only.
-        hosts.write(run_dir, kind="gcp", hosts={}, provisioned=True)
+        hosts.write(run_dir, {}, provisioned=True)
         made = _in_some_zones(terraform, compute, place, key, zones)
         _check_deadlines(compute, made)
         for name, outputs in made.items():

@@ -13,12 +13,12 @@ from typing import Any
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
 from tsduel.core.place import GcpHost, GcpPlace
-from tsduel.core.plan import Estimate
 from tsduel.places import hosts
 from tsduel.places.gcp import messages, prices
 from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.messages import CloudError
 from tsduel.places.gcp.settings import ORGANISATION, Gcp
+from tsduel.places.provider import Needs
 
 LIFETIME_FACTOR = 2
 LEAST_LIFETIME_S = 2 * 3600
@@ -28,24 +28,24 @@ SYSTEM_GB = 20
 LEAST_DISK_GB = 100
 
 
-def complete(asked: Mapping[str, Any], settings: Gcp, *, run: str, estimate: Estimate, seconds: int) -> GcpPlace:
+def complete(asked: Mapping[str, Any], settings: Gcp, needs: Needs) -> GcpPlace:
     """Return the place with machines, name, lifetime and price.
 
     ``asked`` comes from tsduel.places.gcp.place.asked. An image family is replaced by its newest image, so that all
-    machines have the same image. ``seconds``: the estimated time of all that is to run there.
+    machines have the same image.
     """
     settings = settings.model_copy(update={"image": _newest(settings.image, asked["project"])})
-    lifetime = int((settings.lifetime_h or 0) * 3600) or max(LEAST_LIFETIME_S, LIFETIME_FACTOR * seconds)
+    lifetime = int((settings.lifetime_h or 0) * 3600) or max(LEAST_LIFETIME_S, LIFETIME_FACTOR * needs.seconds)
     # Twice the database, since a merge writes a copy of what it reads.
-    needed = estimate.total + estimate.database_bytes
+    needed = needs.estimate.total + needs.estimate.database_bytes
     parts = {
         **{name: value for name, value in asked.items() if name not in {"each", "spare"}},
         **settings.model_dump(include={"spot", "image", "os_login", "guest_attributes", *ORGANISATION}),
         "hosts": planned_hosts(asked, settings),
-        "name": name_of(run),
+        "name": name_of(needs.run),
         "zones": tuple(settings.zones),
         "disk_gb": settings.disk_gb or max(LEAST_DISK_GB, SYSTEM_GB + math.ceil(needed / 1e9)),
-        "estimate_s": seconds,
+        "estimate_s": needs.seconds,
         "lifetime_s": lifetime,
     }
     price = prices.price(parts, prices.region_of(settings.zones[0]), settings.price_h)
@@ -71,21 +71,6 @@ def plain_name(run: str, longest: int) -> str:
     if len(plain) > longest:
         plain = f"{plain[: longest - 9].rstrip('-')}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
     return plain
-
-
-def offer(
-    asked: Mapping[str, Any],
-    settings: Gcp,
-    environment: Mapping[str, str],
-    *,
-    run: str,
-    estimate: Estimate,
-    seconds: int,
-) -> GcpPlace:
-    """Return the complete place after the user agreed to its price; see `complete`."""
-    place = complete(asked, settings, run=run, estimate=estimate, seconds=seconds)
-    ask([place], environment)
-    return place
 
 
 def _newest(image: str, project: str) -> str:

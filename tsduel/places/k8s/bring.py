@@ -21,7 +21,7 @@ from tsduel.places.k8s.pods import say
 from tsduel.places.ssh import pack, untrusted
 from tsduel.places.ssh.ssh import Host, NoConnectionError
 
-PROJECT, PROGRAMS = "host/project.tar.gz", "host/programs.tar.gz"
+PROGRAMS = "host/programs.tar.gz"
 # Comes last.
 BROUGHT = "brought"
 # As a user who is not root, tar gives all to that user. The number of CPUs comes last.
@@ -104,7 +104,7 @@ def one(run_dir: Path, name: str) -> None:
     assert isinstance(place, K8sPlace)  # noqa: S101 - for mypy
     known = hosts.known(run_dir)[name]
     host = Host.from_outputs(known)
-    _send(host, UNPACK, there["run_dir"], (run_dir / PROJECT).open("rb"))
+    _send(host, UNPACK, there["run_dir"], (run_dir / pack.ARCHIVE).open("rb"))
     if blocks := list((run_dir / "raw" / name).glob("[0-9]*[0-9]/block.json")):
         say(f"{name}: brings {len(blocks)} finished blocks to {host.name}")
         _send(host, RESTORE, there["run_dir"], _of_home(run_dir, name))

@@ -20,7 +20,9 @@ VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
 
 def asked(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return ``kind``, ``context`` and ``namespace`` ("": those of the kubeconfig), and what pods are made of."""
+    """Return ``context`` and ``namespace`` ("": those of the kubeconfig), and what pods are made of."""
+    if given.get("SPARE_HOSTS"):
+        raise UserError("SPARE_HOSTS: a pod that is lost gets another one in its place; leave SPARE_HOSTS away")
     for knob, pattern, like in (
         ("NAMESPACE", NAMESPACE, "a namespace: letters, digits and dashes, like bench"),
         ("STORAGE_CLASS", STORAGE_CLASS, "a storage class: see `kubectl get storageclass`"),
@@ -29,7 +31,6 @@ def asked(given: Mapping[str, str]) -> dict[str, Any]:
         if given.get(knob) and not pattern.fullmatch(given[knob]):
             raise UserError(f"{knob}: {given[knob]!r} is no name of {like}")
     return {
-        "kind": "k8s",
         "context": given.get("KUBE_CONTEXT", ""),
         "namespace": given.get("NAMESPACE", ""),
         "node_selector": _labels(given.get("NODE_SELECTOR", "")),

@@ -61,7 +61,7 @@ def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
     """
     cluster, known = cluster_of(place), hosts.known(run_dir)
     # Recorded before the first of them is there, so that a kill from now on leaves nothing unknown.
-    hosts.write(run_dir, kind="k8s", hosts=known, provisioned=True)
+    hosts.write(run_dir, known, provisioned=True)
     made, refused = dict[str, dict[str, Any]](), dict[str, UserError]()
     with ThreadPoolExecutor(len(place.hosts)) as pool:
         waits = {name: pool.submit(_provided, cluster, place, name) for name in place.hosts}
@@ -92,7 +92,7 @@ def renew(run_dir: Path, name: str, why: str) -> None:
     cluster = cluster_of(place)
     made = _provided(cluster, place, name)
     with _renewing:  # each host has a thread that attends it
-        hosts.write(run_dir, kind="k8s", hosts=hosts.known(run_dir) | {name: made}, provisioned=True)
+        hosts.write(run_dir, hosts.known(run_dir) | {name: made}, provisioned=True)
 
 
 def _have(cluster: Cluster, place: K8sPlace, name: str) -> str:
@@ -254,7 +254,7 @@ def give_back(run_dir: Path, place: K8sPlace) -> None:
     if left:
         raise UserError(f"k8s: this is left of {place.name} in {place.namespace}: {', '.join(left)}")
     (run_dir / "host" / "inventory.json").unlink(missing_ok=True)
-    hosts.write(run_dir, kind="k8s", hosts={}, provisioned=False)
+    hosts.write(run_dir, {}, provisioned=False)
     say(f"nothing of {place.name} is left in {place.namespace}")
 
 

@@ -20,7 +20,7 @@ from tsduel.core.repository import files_of, git, says
 from tsduel.core.rundir import open_run
 
 ADAPTERS = ("scripts/lib", "scripts/targets")
-KEPT = "project"
+KEPT, ARCHIVE = "project", "host/project.tar.gz"
 _BUILD = ("ansible/build.py", "ansible/checkout.py", "ansible/wholefiles.py", "ansible/roles")
 PARTS = ("scripts", "host", *_BUILD, "requirements-go.lock")
 
@@ -70,8 +70,8 @@ def refuse_other_adapters(run_dir: Path) -> None:
 
 
 def _has_begun(run_dir: Path) -> bool:
-    """Return whether there may be blocks; on another machine some may be finished that are not here yet."""
-    return not open_run(run_dir).plan.is_local or any(run_dir.glob("raw/*/[0-9]*/block.json"))
+    """Return whether there may be blocks: where our archive was brought, some may be finished that are not here yet."""
+    return (run_dir / ARCHIVE).exists() or any(run_dir.glob("raw/*/[0-9]*/block.json"))
 
 
 def _adapters(root: Path) -> dict[str, bytes]:
@@ -118,7 +118,7 @@ def _write_archive(run_dir: Path) -> None:
             entry.mode = 0o755 if os.access(path, os.X_OK) else 0o644
             with path.open("rb") as content:
                 archive.addfile(entry, content)
-    made = run_dir / "host" / "project.tar.gz"
+    made = run_dir / ARCHIVE
     made.touch(mode=0o600)
     made.write_bytes(packed.getvalue())
 

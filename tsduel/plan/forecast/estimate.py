@@ -1,26 +1,17 @@
 """The estimate at the begin of a run: blocks, time, disk, memory, and what the design can show."""
 
-import functools
-import json
-import os
-import shutil
-import subprocess
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run
 from tsduel.core.wording import amount, lasting
+from tsduel.places.place import provider_of
 from tsduel.plan import order
 from tsduel.plan.forecast import earlier
 from tsduel.plan.forecast.spread import Forecast
 from tsduel.stats import calibration
 from tsduel.workloads import workload_of
 
-PATIENCE_S = 20
-ELSEWHERE = "not known yet: what machine it is shows when it is reached (an A/A run there, AA=1, says what it can tell)"
-UNSEEN = "not known yet: this machine has not been described, which its first run does"
 # Measured with an empty cache on two quiet cores: 200 s for two variants and all the rest.
 VARIANT_S, TSBS_S, AGENT_S = 70, 40, 20
 
@@ -39,23 +30,8 @@ def forecast(run_dir: Path, plan: Plan, cache: Path) -> Forecast:
 
 def kind_here(plan: Plan, cache: Path) -> str | None:
     """Return the kind of machine that the blocks will run on; None if it is not known yet."""
-    if not plan.is_local:
-        return None
-    host = _host(cache)
+    host = provider_of(plan.place).machine(cache)
     return calibration.kind_of(plan.host.machine, host) if host else None
-
-
-@functools.cache
-def _host(cache: Path) -> dict[str, Any] | None:
-    """Return tsduel-host's description of this machine; None before its first build."""
-    built = sorted(cache.glob("agent/*/tsduel-host"), key=lambda path: path.stat().st_mtime)
-    try:
-        words = [str(built[-1]), "describe", str(cache)]
-        done = subprocess.run(words, capture_output=True, timeout=PATIENCE_S, check=True)
-        facts: dict[str, Any] = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        return None
-    return facts
 
 
 def lines(run_dir: Path, plan: Plan, cache: Path) -> list[str]:
@@ -71,11 +47,11 @@ def lines(run_dir: Path, plan: Plan, cache: Path) -> list[str]:
     each = f", {len(busiest)} at most on a host" if len(plan.hosts) > 1 else ""
     sentences = [f"blocks    {len(left)}{f' to go, {len(finished)} finished' if finished else ''}{each}"]
     # The price of a rented machine, a few lines above, has the time.
-    if plan.place.kind != "gcp" or finished:
+    if not plan.place.rented or finished:
         sentences.append(f"time      {_time(plan, busiest, before, cache, paced)}")
     sentences.append(f"disk      {_disk(plan, cache)}")
     sentences += _memory(plan, before)
-    unknown = ELSEWHERE if not plan.is_local else "" if kind else UNSEEN
+    unknown = "" if kind else provider_of(plan.place).unseen
     block_s = before.block_s if before else plan.duration.block_s if plan.duration else 0.0
     known = Forecast.read(run)
     return sentences + (known.before(unknown, block_s) if known else [])
@@ -90,7 +66,7 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
     rough = plan.duration
     if rough is None:
         return "not known"
-    prepare_s = rough.prepare_s if plan.place.kind == "gcp" else _build_s(plan, cache)
+    prepare_s = rough.prepare_s if plan.place.rented else _build_s(plan, cache)
     share = order.share_of_busiest(plan.design, len(plan.hosts))
     of_blocks = (rough.total_s - rough.prepare_s - rough.workload_s) / plan.design.planned / share
     seconds = prepare_s + rough.workload_s + len(left) * of_blocks
@@ -108,7 +84,7 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
 def _build_s(plan: Plan, cache: Path) -> int:
     """Return roughly the seconds to build the programs that the cache lacks."""
     keys = {part.build_key for variant in plan.variants for part in variant.components if not part.url}
-    here = plan.builds_here
+    here = plan.place.builds_here
     missing = sum(not (here and (cache / "variants" / key).is_dir()) for key in keys)
     others = (("tsbs", TSBS_S), ("agent", AGENT_S))
     return VARIANT_S * missing + sum(s for name, s in others if not (here and any(cache.glob(f"{name}/*/"))))
@@ -116,9 +92,8 @@ def _build_s(plan: Plan, cache: Path) -> int:
 
 def _disk(plan: Plan, cache: Path) -> str:
     needs = f"up to {amount(plan.estimate.total)} for data, databases and results"
-    if not plan.is_local:
+    if (free := provider_of(plan.place).free_bytes(cache)) is None:
         return needs
-    free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.is_dir())).free
     too_little = "; that is TOO LITTLE: free some, or point TSDUEL_CACHE to a larger disk"
     return f"{needs}; {amount(free)} are free in {cache}{too_little if free < plan.estimate.total else ''}"
 
@@ -132,8 +107,7 @@ def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
     how = "as in earlier runs here" if before and before.rss_bytes else "a rough guess"
     which = "the server" if servers == 1 else f"{servers} servers"
     line = f"memory    about {amount(servers * each)} for {which} ({how})"
-    of_pod = plan.place.memory_gb << 30 if plan.place.kind == "k8s" else None
-    total = memory_here() if plan.is_local else of_pod
+    total, of_pod = provider_of(plan.place).memory_bytes(plan.place), plan.place.in_pods
     if total is None or servers * each <= total:
         return [line]
     remedy = "take a smaller workload.scale" + (', or SET="k8s.memory_gb=..."' if of_pod else "")
@@ -145,12 +119,3 @@ def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
 def memory(plan: Plan) -> int | None:
     """Return the rough memory of one server in bytes; None if unknown."""
     return workload_of(plan).memory(plan.workload, [(side.target, len(side.components)) for side in plan.variants])
-
-
-def memory_here() -> int:
-    """Return the bytes of memory of this machine, or of our cgroup if that has less."""
-    known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # a cgroup without a limit says "max"
-            known.append(int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")))
-    return min(known)

@@ -9,12 +9,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tsduel.core.place import WHERE
 from tsduel.plan.forecast.spread import Ended
 from tsduel.rounds.view import model
 from tsduel.rounds.view.events import LAST_T, Event, clock
 from tsduel.rounds.view.model import Phase, State
 
-PLACES = {"local": "on this machine", "ssh": "on another machine", "gcp": "on a rented machine", "k8s": "in pods"}
 DOING = {"data": "making the data", "queries": "making the queries", "profile": "profiling, after the blocks"}
 UNITS = {
     **dict.fromkeys(("load", "ingest"), "samples/s"), **dict.fromkeys(("exchange", "before", "after"), "exchanges/s"),
@@ -30,7 +30,7 @@ def panel(state: State, now: float, forecast: str = "") -> RenderableType:
     """Return the foot of a run, in at most eight lines; the console cuts lines that are too long."""
     if not state.run:
         return Text("no event of this run yet", style="dim")
-    where = PLACES.get(state.place, state.place)
+    where = WHERE.get(state.place, state.place)
     parts: list[RenderableType] = [Text(), _head(state, where), _block(state), _Bars(state, now), _times(state, now)]
     if forecast:
         parts.append(Text(f"forecast {forecast}", style="cyan"))
