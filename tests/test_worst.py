@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 import shlex
 import shutil
@@ -11,7 +12,8 @@ import pytest
 
 from plots import worst as page
 from tests.synthetic import Spec, write_run
-from tsduel.core import codes
+from tsduel.cli import pipeline
+from tsduel.core import codes, results
 from tsduel.core.errors import UserError
 from tsduel.question import read
 from tsduel.studies.study import drive
@@ -214,6 +216,24 @@ def test_an_error_that_every_probe_would_have_ends_the_search(tmp_path):
     directory = begin(tmp_path)
     assert drive(probes.rule(directory), lambda _: codes.USER, {}) == codes.USER
     assert Worst.load(directory).probes == ()
+
+
+@pytest.mark.parametrize(("after", "reported"), [(3, False), (40, True)], ids=["too early", "with probes"])
+def test_a_search_that_a_full_disk_ends_says_what_it_has(tmp_path, monkeypatch, after, reported):
+    """Its exit code stays that of what has ended it."""
+    imagined, made, staged = compared(tmp_path, large_batches), [], []
+    begin(tmp_path)
+
+    def run(environment):
+        made.append(environment["RUN"])
+        return codes.USER if len(made) > after else imagined(environment)
+
+    monkeypatch.setattr(pipeline, "compare", run)
+    monkeypatch.setattr(pipeline, "_stage", lambda name, _: staged.append(name) or 0)
+    monkeypatch.setattr(results, "home", lambda: tmp_path)
+    monkeypatch.setattr(os, "environ", {"RUN": "w"})
+    assert pipeline.worst() == codes.USER
+    assert staged == ["worst-of"] * reported
 
 
 def test_every_value_of_the_given_space_goes_with_the_given_experiment():

@@ -86,11 +86,16 @@ def worst() -> int:
     """Search for the load in which the candidate loses most; then measure what was found anew, and say it."""
     from tsduel.studies.study import drive
     from tsduel.worst import begin, probes
+    from tsduel.worst.search import Worst, best_of
 
     known = {**os.environ, "RUN": os.environ.get("RUN") or new_run({}, "worst")}
     directory = begin.begun(known["RUN"], known, results.home())
     with runlock.holding(directory, "worst"):
-        return drive(probes.rule(directory), compare) or _stage("worst-of", known)
+        code = drive(probes.rule(directory), compare)
+        if code == codes.INTERRUPTED or (code and best_of(Worst.load(directory)) is None):
+            return code
+        said = _stage("worst-of", known)  # also where a full disk, or a defect, has ended the search
+        return code or said
 
 
 def calibrate() -> int:
