@@ -54,8 +54,9 @@ def hour_of(study: Settings, setting: str) -> float:
 
 
 def cpus_of(study: Settings, setting: str) -> int:
-    """Return the CPUs of a machine as the host itself described them; 0 where it did not."""
-    return int(study.sources[setting].run.host.get("cpus") or 0)
+    """Return the CPUs of a machine as the host itself described them; 0 where it did not, or lies."""
+    cpus = study.sources[setting].run.host.get("cpus")
+    return cpus if isinstance(cpus, int) and cpus > 0 else 0
 
 
 def cost_of(study: Settings, side: Comparison, metric: str, query_type: str) -> Cost | None:

@@ -13,6 +13,7 @@ from tsduel.core.place import K8sPlace
 from tsduel.places import hosts, liveness, provision
 from tsduel.places.gcp import give_back, provide
 from tsduel.places.k8s.provider import PROVIDER
+from tsduel.places.place import provider_of
 from tsduel.places.ssh import link as links
 from tsduel.places.ssh.link import Link, State
 from tsduel.places.ssh.ssh import NoConnectionError
@@ -178,6 +179,7 @@ def test_a_machine_that_may_have_blocks_is_not_given_back_since_its_login_fails(
     from renting import named  # noqa: PLC0415 - of this test only
 
     plans.write(tmp_path / "r", place=named("r"))
+    provider_of(named("r"))  # it keeps the functions of its import, and would keep those below for all other tests
     hosts.write(tmp_path / "r", {"host1": {"address": "10.0.0.1"}}, provisioned=True)
     monkeypatch.setattr(provide, "machines", lambda *_: {"host1": {"address": "10.0.0.2"}})
     monkeypatch.setattr(give_back, "main", lambda *_: pytest.fail("it was given back"))

@@ -670,7 +670,7 @@ SHOWN = {
     *("tsduel.workloads.gobench.read:bench_operations", "tsduel.workloads.tsbs.read:bench_configuration"),
     *("plots.exports.trackers:_extra", "plots.sections.checks:_busy_client", "plots.sections.duel:_conditions"),
     *("plots.sections.method:_text", "plots.sections.method:reproduce", "plots.sections.sides:machine"),
-    *("plots.sections.hosts:_settings", "tsduel.tidy.tables:_windows"),
+    *("plots.sections.hosts:_settings", "tsduel.tidy.tables:_windows", "plots.cost:cpus_of"),
     "plots.sections.sides:_unseen",
 }
 # These marks mean something of home: Kubernetes' API server, what is to be rented, our own files.
