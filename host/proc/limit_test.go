@@ -1,10 +1,12 @@
 package proc
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,5 +104,58 @@ func TestWhereTheGroupsOfLimitsAreMade(t *testing.T) {
 	controllers.Store(nil)
 	if dirs := (ownGroup{kind: "v2", dir: session, root: root}).places(); !slices.Equal(dirs, []string{session}) {
 		t.Error(dirs)
+	}
+}
+
+// The kernel's v2: a group with a process gives its groups no controller, one above it does, and the limit is written.
+// Tried with whatever controller is to be had here, since those of cpu and memory may be v1's.
+func TestInV2AGroupAboveGivesWhatASessionCannot(t *testing.T) {
+	root, name := "", ""
+	for _, at := range ownGroups("cpuacct") {
+		for _, known := range []string{"cpu", "memory", "pids", "hugetlb"} {
+			if at.kind == "v2" && name == "" && slices.Contains(strings.Fields(Text(at.root, "cgroup.controllers")), known) {
+				root, name = at.root, known
+			}
+		}
+	}
+	session, above := filepath.Join(root, "tsduel-test-session"), filepath.Join(root, "tsduel-test")
+	if root == "" || os.Mkdir(session, 0o755) != nil {
+		t.Skip("no v2 with a controller in which groups may be made")
+	}
+	given := Text(root, "cgroup.subtree_control")
+	write := func(dir, file, text string) error { return os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644) }
+	defer func(before *[]string) {
+		controllers.Store(before)
+		_, _, _ = os.Remove(filepath.Join(above, "1")), os.Remove(above), os.Remove(session)
+		if !strings.Contains(given, name) {
+			_ = write(root, "cgroup.subtree_control", "-"+name)
+		}
+	}(controllers.Load())
+	sleeper := exec.Command("sleep", "60")
+	if err := errors.Join(write(root, "cgroup.subtree_control", "+"+name), sleeper.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = sleeper.Process.Kill(), sleeper.Wait() }()
+	if err := write(session, "cgroup.procs", strconv.Itoa(sleeper.Process.Pid)); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(session, "cgroup.subtree_control", "+"+name); err == nil {
+		t.Error("a group with a process gives its groups controllers")
+	}
+	controllers.Store(&[]string{name})
+	if dirs := (ownGroup{kind: "v2", dir: session, root: root}).places(); dirs[0] != root {
+		t.Fatal(dirs)
+	}
+	own := &Group{Kind: "v2", dir: filepath.Join(above, "1")}
+	if err := os.MkdirAll(own.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var l limited
+	l.groups = map[string]limitGroup{}
+	if err := l.set(name, sleeper.Process.Pid, own, nil); err != nil {
+		t.Error(err)
+	}
+	if files := Glob(own.dir, name+".*"); len(files) == 0 {
+		t.Error("its group has no file of", name)
 	}
 }
