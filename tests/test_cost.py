@@ -9,6 +9,7 @@ import synthetic_fleet as fleets
 from reports import analysed
 
 from plots import cost
+from plots.numbers import MISSING
 from plots.study import open_settings
 from tsduel.studies import compare
 from tsduel.studies import settings as studies
@@ -120,5 +121,5 @@ def test_of_queries_that_were_asked_alone_each_type_has_its_cost(tmp_path):
     seconds = one.row["baseline_pseudomedian"]
     assert one.of(0) == pytest.approx(1e6 * seconds / queries / 8 * 0.268024 / 3600)
     row = next(line for line in cost.section(study).splitlines() if line.startswith(f"| {N2}"))
-    assert [cell.strip() for cell in row.split("|")][2:-1] == ["–", "0.3885", "–", "–", "–"]  # noqa: RUF001 - en dashes
+    assert [cell.strip() for cell in row.split("|")][2:-1] == [MISSING, "0.3885", MISSING, MISSING, MISSING]
     assert cost.answers(study) == ""
