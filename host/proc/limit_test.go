@@ -118,7 +118,8 @@ func TestInV2AGroupAboveGivesWhatASessionCannot(t *testing.T) {
 			}
 		}
 	}
-	session, above := filepath.Join(root, "tsduel-test-session"), filepath.Join(root, "tsduel-test")
+	// Without the names of our groups, which other tests remove when their program has ended.
+	session, above := filepath.Join(root, "session-of-a-test"), filepath.Join(root, "groups-of-a-test")
 	if root == "" || os.Mkdir(session, 0o755) != nil {
 		t.Skip("no v2 with a controller in which groups may be made")
 	}
