@@ -11,6 +11,7 @@ from tsduel.core import runlock
 from tsduel.core.errors import UserError
 from tsduel.core.results import RUN_NAME
 from tsduel.core.wording import allowed
+from tsduel.places.place import PLACES
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.worst.search import CONFIRM_BLOCKS, FEWEST, HOME, PROBE_S, Key, Worst
@@ -81,8 +82,10 @@ def read_space(path: Path, passed: Mapping[str, str]) -> dict[str, Key]:
         raise UserError(
             f"{path}: write fields of an experiment, each like `workload.scale: {{values: [20, 400], usual: 100}}`"
         )
-    asked = [*map(str, given), f"TARGET={passed.get('TARGET')}"]
-    if rents := [word for word in asked if word.startswith("gcp.") or word == "TARGET=gcp"]:
+    renting = [name for name, kind in PLACES.items() if kind.rents]
+    rents = [str(field) for field in given if str(field).partition(".")[0] in renting]
+    rents += [f"TARGET={name}" for name in renting if passed.get("TARGET") == name]
+    if rents:
         raise UserError(f"{rents[0]}: {RENTED}")
     space = dict[str, Key]()
     for field, entry in given.items():
