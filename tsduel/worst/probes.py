@@ -64,20 +64,20 @@ def longest_block(study: Worst, at: Point) -> int:
     Twice as long as the usual load took is always allowed, so that a slow machine leaves out no more than another.
     """
     share = USUAL_SHARE if at == study.usual else BLOCK_SHARE
-    usual = [probe.seconds / probe.blocks for probe in study.probes if probe.at == study.usual and probe.values]
-    return int(max(LEAST_BLOCK_S, share * 60 * study.minutes, *(2 * seconds for seconds in usual[:1])))
+    usual = next((probe.block_s for probe in study.probes if probe.at == study.usual and probe.values), 0.0)
+    return int(max(LEAST_BLOCK_S, share * 60 * study.minutes, 2 * usual))
 
 
 def _read(study: Worst, probe: Probe, run: Path, seconds: float) -> Probe:
     path = run / "stats/comparison.json"
     row = study.followed.row(files.read_json(path), "candidate") if path.exists() else None
+    blocks = rundir.open_run(run).blocks if (run / Plan.FILE).exists() else ()
+    took = {"seconds": seconds, "block_s": max((block.ended - block.started for block in blocks), default=0.0)}
     if row is None or not row["differences"]:
-        blocks = rundir.open_run(run).blocks if (run / Plan.FILE).exists() else ()
         why = next((failure.message for block in blocks for failure in block.failures), f"see {run}")
-        failed = f"it has no {study.followed.name}: {why}"
-        return probe.model_copy(update={"failed": failed, "seconds": seconds})
+        return probe.model_copy(update={"failed": f"it has no {study.followed.name}: {why}", **took})
     values = tuple(study.sign * value for value in row["differences"])
-    return probe.model_copy(update={"values": values, "p": row["p"], "seconds": seconds})
+    return probe.model_copy(update={"values": values, "p": row["p"], **took})
 
 
 def _say(study: Worst, probe: Probe) -> None:

@@ -50,6 +50,8 @@ class Probe(Part):
     p: float | None = None
     failed: str = ""
     seconds: float = 0
+    block_s: float = 0
+    """How long its longest block took; ``seconds`` has the builds of the first probe, too."""
 
     @property
     def middle(self) -> float:
@@ -106,7 +108,8 @@ class Worst(Study):
 def drawn(study: Worst) -> list[Point]:
     """Return the usual load and points that fill the space: as many as a half of the search has time for."""
     first = [probe.seconds for probe in study.probes[:3]]
-    each = statistics.fmean(first) if len(first) == 3 else PROBE_S  # noqa: PLR2004 - then it is known
+    # The median, since the first one builds.
+    each = statistics.median(first) if len(first) == 3 else PROBE_S  # noqa: PLR2004 - then it is known
     count = max(FEWEST, min(MOST, int(SEARCHING / 2 * 60 * study.minutes / max(each, 0.1))))
     sizes = [len(key.every) for key in study.space.values()]
     # As many are drawn whatever the time, so that the first ones are the same.
