@@ -10,12 +10,6 @@ export LC_ALL := C.UTF-8
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
-# What fails has said why. With -q and `+` make ends with 1 then, and adds no line of its own. `make -n` only shows.
-ifeq ($(findstring n,$(filter-out -%,$(firstword $(MAKEFLAGS)))),)
-MAKEFLAGS += -q
-DO := +@
-OR := $() || exit 1
-endif
 MAKEFLAGS += --no-print-directory
 
 # Words of the command line reach the recipes through the environment: neither make nor a shell expands their values.
@@ -30,60 +24,60 @@ COMMANDS := tsbs gate gobench bisect worst history calibrate museum queries-chec
   fetch ssh destroy reap gcp-report comment compare-runs trend import tsbs-plot-load benchstat list
 
 help: known
-	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands$(OR)
+	@"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands
 
 # On a fresh clone the machine is looked at before .venv is made.
 doctor: known
-	$(DO)scripts/doctor full$(OR)
+	@scripts/doctor full
 
 look: known
-	$(DO)scripts/doctor fast$(OR)
+	@scripts/doctor fast
 
 tsbs gate gobench: export TSDUEL_LOOKED := 1
 tsbs gate gobench: look .venv
-	$(DO)# all stages in this order: plan provision build run give-back tidy compare (keep, after AA=1) report
-	$(DO)$(TSDUEL) $@$(OR)
+	@# all stages in this order: plan provision build run give-back tidy compare (keep, after AA=1) report
+	@$(TSDUEL) $@
 
 $(filter-out tsbs gate gobench,$(COMMANDS)): .venv
-	$(DO)$(TSDUEL) $@$(OR)
+	@$(TSDUEL) $@
 
 clean-cache uninstall: known
-	$(DO)scripts/$@$(OR)
+	@scripts/$@
 
 # What one person runs between two commits, and the rest.
 test: .venv-dev
-	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; scripts/test$(OR)
+	@unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; scripts/test
 
 test-all: .venv-dev
-	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; scripts/test all$(OR)
+	@unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; scripts/test all
 
 # Real nodes that run pods, for which Kubernetes is built once, in some ten minutes.
 test-k8s: .venv-dev
-	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; TSDUEL_TEST_K8S=1 .venv/bin/python -m pytest -q -m "cluster or not cluster" tests/k8s$(OR)
+	@unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; TSDUEL_TEST_K8S=1 .venv/bin/python -m pytest -q -m "cluster or not cluster" tests/k8s
 
 proof: .venv-dev
-	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench.proof$(OR)
+	@unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench.proof
 
 yardstick: .venv-dev
-	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench.yardstick$(OR)
+	@unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench.yardstick
 
 bench: .venv-dev
-	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench$(OR)
+	@unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench
 
 .venv: known
-	$(DO)scripts/bootstrap requirements.lock$(OR)
+	@scripts/bootstrap requirements.lock
 
 .venv-dev: known
-	$(DO)scripts/bootstrap requirements-dev.lock$(OR)
+	@scripts/bootstrap requirements-dev.lock
 
 # A mistyped knob is refused before anything else, also where there is no .venv yet.
 known:
 ifneq ($(GIVEN),)
-	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.knobs$(OR)
+	@"$$(scripts/bootstrap --python)" -B -m tsduel.cli.knobs
 endif
 
 # What is no target, with the nearest one.
 .DEFAULT:
-	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands '$(subst ','\'',$@)'$(OR)
+	@"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands '$(subst ','\'',$@)'
 
 .PHONY: help doctor look test test-all test-k8s proof yardstick bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)

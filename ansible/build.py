@@ -131,9 +131,9 @@ def with_go(minimum: str, toolchain: str = "local") -> tuple[str, ...]:
     return (str(PROJECT / "scripts/with-go"), minimum, toolchain)
 
 
-def go_record(minimum: str, toolchain: str = "local", *given: str) -> dict[str, Any]:
+def go_record(minimum: str, toolchain: str = "local", *arguments: str) -> dict[str, Any]:
     """Return the version of Go and the settings that affect a build, for the build's record."""
-    command = [*with_go(minimum, toolchain), *given, "go", "env", "-json", "GOVERSION", *GO_SETTINGS]
+    command = [*with_go(minimum, toolchain), *arguments, "go", "env", "-json", "GOVERSION", *GO_SETTINGS]
     done = subprocess.run(command, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"there is no Go {toolchain}: {done.stderr.strip()}")
@@ -255,8 +255,8 @@ class Component:
             words = ["GOFLAGS=-mod=readonly", *words]  # its zip lists the vendored packages and has none
         if words and BUILD_USER:
             print(f"+ {words} as {BUILD_USER}", file=self.builder.output, flush=True)
-            apart = (BUILD_APART, BUILD_USER, sources, work, spec["output"], *go, *words)
-            self.builder.fetching(*with_go(*go), *apart, cwd=sources)
+            in_room = (BUILD_APART, BUILD_USER, sources, work, spec["output"], *go, *words)
+            self.builder.fetching(*with_go(*go), *in_room, cwd=sources)
         elif words:
             words = [word.replace("{project}", str(PROJECT)).replace("{output}", str(output)) for word in words]
             print(f"+ cd {sources}\n+ {words}", file=self.builder.output, flush=True)
@@ -333,8 +333,8 @@ def is_kept(run: Path, name: str) -> bool:
     """Return whether blocks were made with this program, and it is there: another Go would make another one."""
     record = read_json(run / f"build/{name}.json")
     sums = {Path(part["binary"]): part["sha256"] for part in record.get("components", [record]) if "binary" in part}
-    sums = sums or {Path(record["bin_dir"]) / each: known for each, known in record.get("sha256", {}).items()}
-    whole = sums and all(os.access(path, os.X_OK) and sha256(path) == known for path, known in sums.items())
+    sums = sums or {Path(record["bin_dir"]) / each: digest for each, digest in record.get("sha256", {}).items()}
+    whole = sums and all(os.access(path, os.X_OK) and sha256(path) == digest for path, digest in sums.items())
     return bool(whole) and any(run.glob("raw/*/[0-9]*/block.json"))
 
 

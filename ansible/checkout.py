@@ -138,19 +138,19 @@ def _taken(path: Path, of: str, target: Path | None, mode: int) -> tuple[str, bo
             target.symlink_to(link)
         content = os.fsencode(link)
         return hashlib.sha256(content).hexdigest(), _object(content, of) == of
-    size, digest, known = path.stat().st_size, hashlib.sha256(), _hash(of)
-    known.update(b"blob %d\0" % size)
+    size, digest, git_hash = path.stat().st_size, hashlib.sha256(), _hash(of)
+    git_hash.update(b"blob %d\0" % size)
     with path.open("rb") as stream:
 
         def chunks() -> Iterator[bytes]:
             while chunk := stream.read(CHUNK):
                 digest.update(chunk)
-                known.update(chunk)
+                git_hash.update(chunk)
                 yield chunk
 
         _write(target, chunks(), mode)
-        if known.hexdigest() == of or not of or size > MOST_TEXT:
-            return digest.hexdigest(), known.hexdigest() == of
+        if git_hash.hexdigest() == of or not of or size > MOST_TEXT:
+            return digest.hexdigest(), git_hash.hexdigest() == of
         stream.seek(0)
         content = stream.read()
     return digest.hexdigest(), b"\r\n" in content and _object(content.replace(b"\r\n", b"\n"), of) == of
@@ -161,9 +161,9 @@ def _hash(of: str) -> Any:
 
 
 def _object(content: bytes, of: str) -> str:
-    known = _hash(of)
-    known.update(b"blob %d\0" % len(content) + content)
-    return str(known.hexdigest())
+    git_hash = _hash(of)
+    git_hash.update(b"blob %d\0" % len(content) + content)
+    return str(git_hash.hexdigest())
 
 
 def _write(target: Path | None, chunks: Iterable[bytes], mode: int) -> None:

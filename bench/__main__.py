@@ -72,8 +72,8 @@ def prepare(work: Path) -> Path:
     for stage in ("plan", "provision"):
         run([sys.executable, "-m", "tsduel", stage, "bench"], cwd=work, env=env)
     playbook = [Path(sys.executable).parent / "ansible-playbook", PROJECT / "ansible/site.yml"]
-    given: list[str | Path] = ["-i", run_dir / "host/inventory.json", "-e", f"@{run_dir}/plan/ansible-vars.json"]
-    run([*playbook, *given], cwd=work, env=env)
+    arguments: list[str | Path] = ["-i", run_dir / "host/inventory.json", "-e", f"@{run_dir}/plan/ansible-vars.json"]
+    run([*playbook, *arguments], cwd=work, env=env)
     return run_dir
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from bench.figures import PROJECT, Figure, at_least, at_most, show
 from tsduel.bisect import posterior
 from tsduel.bisect.bisection import HOME, Bisection
-from tsduel.bisect.steps import Known
+from tsduel.bisect.steps import Measured
 from tsduel.calibrate import planted
 from tsduel.core import caches
 from tsduel.stats.power import FEWEST_BLOCKS
@@ -76,18 +76,18 @@ def session(planted_at: Course) -> Iterator[tuple[posterior.Answer, bool, int]]:
     true: dict[int, float] = {COMMITS: planted_at.true(COMMITS)}
     seen = {COMMITS: planted_at.blocks(FEWEST_BLOCKS, true[COMMITS])}
     runs = {COMMITS: 1}
-    ends = Known(seen, LIMIT)
+    ends = Measured(seen, LIMIT)
     estimate, low, _ = ends.interval(seen[COMMITS])
     at = 0 if estimate >= LIMIT and low > 0 else None
     wanted = tuple((step, step) for step in planted_at.steps)
     while at is not None:
-        known = posterior.posterior(COMMITS, seen, LIMIT, runs)
-        answer = posterior.answer(known, ())
+        belief = posterior.posterior(COMMITS, seen, LIMIT, runs)
+        answer = posterior.answer(belief, ())
         yield answer, answer.steps == wanted, sum(map(len, seen.values()))
-        at = posterior.following(known, (), {i: len(values) for i, values in seen.items()})
+        at = posterior.following(belief, (), {i: len(values) for i, values in seen.items()})
         if at is None or answer.chance >= posterior.SURE:
             return
-        more = posterior.blocks_for(known, len(seen.get(at, [])))
+        more = posterior.blocks_for(belief, len(seen.get(at, [])))
         true.setdefault(at, planted_at.true(at))
         seen.setdefault(at, []).extend(planted_at.blocks(more, true[at]))
         runs[at] = runs.get(at, 0) + 1
@@ -127,11 +127,11 @@ def calibrated(seeds: int) -> Answers:
         rng = np.random.default_rng([90, seed])
         steps = int(rng.choice(len(posterior.STEPS), p=posterior.STEPS)) + 1
         spread = float(np.exp(rng.uniform(*np.log([0.003, 0.03]))))
-        given = [*session(course(rng, (0.02, 0.08), spread, steps))]
-        answers.ninety += [is_right for answer, is_right, _ in given if NINETY[0] <= answer.chance <= NINETY[1]]
-        if given and given[-1][0].chance >= posterior.SURE:
-            answers.ended.append((given[-1][0].chance, given[-1][1]))
-        answers.unsure += bool(given) and given[-1][0].chance < posterior.SURE
+        guesses = [*session(course(rng, (0.02, 0.08), spread, steps))]
+        answers.ninety += [is_right for answer, is_right, _ in guesses if NINETY[0] <= answer.chance <= NINETY[1]]
+        if guesses and guesses[-1][0].chance >= posterior.SURE:
+            answers.ended.append((guesses[-1][0].chance, guesses[-1][1]))
+        answers.unsure += bool(guesses) and guesses[-1][0].chance < posterior.SURE
     return answers
 
 

@@ -58,15 +58,15 @@ def figures(series: Mapping[str, Sequence[Rows]]) -> Iterator[Figure]:
         yield at_most("a sleep of a millisecond fails", found, 0, f"of {of}", "regressions")
     for metric, widest in WIDEST_PCT.items():
         rows = [row for run in series.get("same", ()) for (name, _), row in run.items() if name == metric]
-        known = [row for row in rows if row["hi_pct"] is not None]
-        if known:
-            worst = max(known, key=quick.half_width)
-            off = max(known, key=lambda row: abs(row["change_pct"]))
-            middle = sorted(map(quick.half_width, known))[len(known) // 2]
+        bounded = [row for row in rows if row["hi_pct"] is not None]
+        if bounded:
+            worst = max(bounded, key=quick.half_width)
+            off = max(bounded, key=lambda row: abs(row["change_pct"]))
+            middle = sorted(map(quick.half_width, bounded))[len(bounded) // 2]
             detail = f"median; the widest {quick.half_width(worst):.2f} %, {worst['query_type']}"
             yield at_most(f"half-width of {metric}", middle, widest, "%", detail)
             yield at_most(f"farthest from zero, {metric}", abs(off["change_pct"]), OFF_ZERO_PCT[metric], "%",
-                          f"{off['query_type']}, of {len(known)} rows")  # fmt: skip
+                          f"{off['query_type']}, of {len(bounded)} rows")  # fmt: skip
     missed = [rows for rows in series.get("object", ()) if rows[OBJECTS, GEOMEAN]["verdict"] != REGRESSION]
     if series.get("object"):
         yield at_most("one object more is no regression of all types", len(missed), 0, "runs", "of objects")

@@ -41,8 +41,8 @@ def write_between(page: Path, begin: str, end: str, text: str) -> None:
 
 def deadline(words: list[str]) -> float:
     """Return when a study ends, by time.monotonic(): so many minutes from now as its first word says, or MINUTES."""
-    given = words.pop(0) if words else os.environ.get("MINUTES", "").strip() or "60"
+    minutes = words.pop(0) if words else os.environ.get("MINUTES", "").strip() or "60"
     try:
-        return time.monotonic() + 60 * float(given)
+        return time.monotonic() + 60 * float(minutes)
     except ValueError:
-        raise UserError(f"MINUTES: {given!r} is no number of minutes") from None
+        raise UserError(f"MINUTES: {minutes!r} is no number of minutes") from None

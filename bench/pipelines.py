@@ -63,10 +63,10 @@ def feeding(plan: dict[str, Any], bin_dir: Path, work: Path) -> Figure:
         env |= {"LOAD_WORKERS": workers, "LOAD_BATCH_SIZE": batch, "LOAD_RESULTS": str(work / "load.json")}
         return run([adapter], cwd=empty, env=env)
 
-    mine, theirs = alternate(
+    feeders, theirs = alternate(
         TIMES, ours, lambda: run(["bash", "-c", FEED, "feed", work / "data.gz", bin_dir, *flags], cwd=empty)
     )
-    each = [statistics.median(c.cpu_s for c in side) / load["samples"] * 1e9 for side in (mine, theirs)]
-    ratio = median_ratio([c.cpu_s for c in mine], [c.cpu_s for c in theirs])
+    each = [statistics.median(c.cpu_s for c in side) / load["samples"] * 1e9 for side in (feeders, theirs)]
+    ratio = median_ratio([c.cpu_s for c in feeders], [c.cpu_s for c in theirs])
     detail = f"{each[0]:.0f} against {each[1]:.0f} ns a sample, medians of {TIMES}"
     return at_most("feeding the loader: CPU, over `gunzip |`", ratio, 0.5, "x", detail)

@@ -231,9 +231,11 @@ def lines() -> list[dict[str, str]]:
     return ledger.lines(LINES, PROTOCOL)
 
 
-def missing(known: Sequence[Mapping[str, str]], kinds: Sequence[str] | Mapping[str, Kind]) -> Iterator[tuple[str, int]]:
+def missing(
+    recorded: Sequence[Mapping[str, str]], kinds: Sequence[str] | Mapping[str, Kind]
+) -> Iterator[tuple[str, int]]:
     """Yield kind and number of what is not measured, in turns: number 1 of all kinds first."""
-    done = {(row["kind"], int(row["number"])) for row in known}
+    done = {(row["kind"], int(row["number"])) for row in recorded}
     most = max(KINDS[name].times for name in kinds)
     for number in range(1, most + 1):
         yield from ((name, number) for name in kinds if number <= KINDS[name].times and (name, number) not in done)
@@ -276,11 +278,11 @@ def add(row: Mapping[str, Any]) -> None:
     ledger.add(LINES, COLUMNS, row, PROTOCOL)
 
 
-def table(known: Sequence[Mapping[str, str]]) -> str:
+def table(done: Sequence[Mapping[str, str]]) -> str:
     """Return a row a kind: how often it was as expected, the medians, the days and machines, and what is missing."""
     rows, of_zeros = [], list[Mapping[str, str]]()
     for name, kind in KINDS.items():
-        own = [row for row in known if row["kind"] == name]
+        own = [row for row in done if row["kind"] == name]
         of_zeros += own if kind.zero else []
         found, asked = _mean(kind, own) if kind.zero else _count(own, kind.times, kind.least)
         rows.append([kind.title, found, asked, *_rest(own, kind.times, statistics.mean if kind.zero else None)])

@@ -125,10 +125,10 @@ def is_finished(run_dir: Path, knobs: Mapping[str, str], experiment: str = EXPER
 
 def place() -> str:
     """Return SET of the environment, whose fields are of `host` alone."""
-    given = os.environ.get("SET", "").split()
-    if others := [word for word in given if not word.startswith(PLACE)]:
+    words = os.environ.get("SET", "").split()
+    if others := [word for word in words if not word.startswith(PLACE)]:
         raise UserError(f"SET: {others[0]} would be another measurement; fields of {PLACE} alone may be set here")
-    return " ".join(given)
+    return " ".join(words)
 
 
 def _placeless(knobs: Mapping[str, str]) -> dict[str, str]:
@@ -166,8 +166,8 @@ def widths(results: Path) -> Iterator[Figure]:
         if not finished:
             sys.stdout.write(f"       no run of {name}.yml is finished in {results}: its half-widths are not known\n")
             continue
-        known = rows(finished[-1], judged=False)
-        rows_with = {metric: row for metric, row in known.items() if row["hi_pct"] is not None}
+        judged_rows = rows(finished[-1], judged=False)
+        rows_with = {metric: row for metric, row in judged_rows.items() if row["hi_pct"] is not None}
         half_widths = [
             (title, half_width(rows_with[metric]), target)
             for title, (metric, target) in wanted.items()

@@ -44,7 +44,7 @@ COLUMNS = (
 )  # fmt: skip
 BEGIN, END = "<!-- made by: python -m bench.yardstick page -->", "<!-- until here -->"
 GATE = (
-    "workload.workers=1 duel.sittings=1 duel.seconds=0.65 duel.least=96 duel.load_sittings=1 duel.idle_s=0 "
+    "workload.workers=1 duel.sittings=1 duel.seconds=0.65 duel.min_exchanges=96 duel.load_sittings=1 duel.idle_s=0 "
     "duel.work=all settle.polls=1 design.reload=once design.judged=work design.thresholds.duel_objects=0.2"
 )
 """What experiments/gate.yml sets, for any data."""
@@ -200,8 +200,8 @@ def by_command(command: str, name: str, book: Truth) -> Said:
     """Judge by somebody else's command, for which both programs are built."""
     pair = book.pairs[name]
     load, run = book.loads[pair.load], f"yardstick-{name}-programs"
-    given = knobs(pair, load, quick.place())
-    words = [f"{knob}={value}" for knob, value in {"RUN": run, "EXPERIMENT": load.experiment, **given}.items()]
+    knobs_of_pair = knobs(pair, load, quick.place())
+    words = [f"{knob}={value}" for knob, value in {"RUN": run, "EXPERIMENT": load.experiment, **knobs_of_pair}.items()]
     quick.make("plan", "provision", "build", *words)
     built = {
         side: read_json(quick.RESULTS / run / f"build/{side.lower()}.json")["components"] for side in sources(pair)
@@ -215,7 +215,7 @@ def by_command(command: str, name: str, book: Truth) -> Said:
     begin = time.monotonic()
     try:
         done = subprocess.run(
-            ["bash", "-c", command], env={**os.environ, **given, **asked, **programs}, cwd=PROJECT, text=True,
+            ["bash", "-c", command], env={**os.environ, **knobs_of_pair, **asked, **programs}, cwd=PROJECT, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60 * OVERTIME * book.minutes, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -260,11 +260,11 @@ def main() -> int:
 
 def judges() -> list[str]:
     """Return JUDGE: names of ours, or one command."""
-    given = os.environ.get("JUDGE", "").strip()
-    ours = given.split() or list(JUDGES)
+    judge = os.environ.get("JUDGE", "").strip()
+    ours = judge.split() or list(JUDGES)
     if len(ours) == 1 and not (ours[0] in JUDGES or shutil.which(ours[0])):
-        raise UserError(f"JUDGE: {given} is neither one of {', '.join(JUDGES)} nor a program that is here")
-    return ours if set(ours) <= set(JUDGES) else [given]
+        raise UserError(f"JUDGE: {judge} is neither one of {', '.join(JUDGES)} nor a program that is here")
+    return ours if set(ours) <= set(JUDGES) else [judge]
 
 
 def ordered(book: Truth) -> list[str]:
@@ -274,10 +274,10 @@ def ordered(book: Truth) -> list[str]:
 
 
 def missing(
-    known: Sequence[Mapping[str, str]], pairs: Iterable[str], wanted: Sequence[str]
+    judged_lines: Sequence[Mapping[str, str]], pairs: Iterable[str], wanted: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield pair and judge of what has no line."""
-    done = {(row["pair"], row["judge"]) for row in known}
+    done = {(row["pair"], row["judge"]) for row in judged_lines}
     yield from ((pair, judge) for pair in pairs for judge in wanted if (pair, title(judge)) not in done)
 
 
@@ -319,11 +319,11 @@ def outcome(pair: Pair, row: Mapping[str, str]) -> str:
     return FOUND if row["sign"] == pair.sign else TURNED
 
 
-def table(known: Sequence[Mapping[str, str]], book: Truth) -> str:
+def table(judged_lines: Sequence[Mapping[str, str]], book: Truth) -> str:
     """Return a row a judge, then a row a pair, those first that we have missed."""
-    known = [row for row in known if row["pair"] in book.pairs]
-    names = list(dict.fromkeys([title(judge) for judge in JUDGES] + [row["judge"] for row in known]))
-    of = {(row["pair"], row["judge"]): row for row in known}
+    judged_lines = [row for row in judged_lines if row["pair"] in book.pairs]
+    names = list(dict.fromkeys([title(judge) for judge in JUDGES] + [row["judge"] for row in judged_lines]))
+    of = {(row["pair"], row["judge"]): row for row in judged_lines}
     good = {at: outcome(book.pairs[at[0]], row) for at, row in of.items()}
     differing = [name for name, pair in book.pairs.items() if pair.sign]
     rows: list[list[str]] = []
@@ -372,9 +372,9 @@ def _median(values: Sequence[float]) -> str:
 
 def page() -> int:
     """Write the tables into docs/yardstick.md."""
-    known = lines()
-    machines, days = (", ".join(sorted({row[column] for row in known})) for column in ("machine", "date"))
-    text = f"{table(known, truth())}\n\nMachines: {machines or 'none yet'}. Measured: {days or 'nothing yet'}."
+    judged_lines = lines()
+    machines, days = (", ".join(sorted({row[column] for row in judged_lines})) for column in ("machine", "date"))
+    text = f"{table(judged_lines, truth())}\n\nMachines: {machines or 'none yet'}. Measured: {days or 'nothing yet'}."
     ledger.write_between(PAGE, BEGIN, END, text)
     return 0
 

@@ -36,7 +36,7 @@ class Comparison:
     """One candidate against the baseline.
 
     `setting`: that of its run in a study. `labels`: baseline first. `valid`: blocks that count. `dropped`: the others,
-    with their reasons. `apart`: the candidate is another database. `protocols`: those of the load, if they differ.
+    with their reasons. `crosses`: the candidate is another database. `protocols`: those of the load, if they differ.
     `broken`: sentences about benchmarks that measured nothing. `same`: a sentence if both sides are the same program,
     and should not be.
     """
@@ -47,7 +47,7 @@ class Comparison:
     metrics: dict[str, Metric]
     valid: list[int]
     dropped: dict[int, str]
-    apart: bool = False
+    crosses: bool = False
     protocols: str = ""
     broken: tuple[str, ...] = ()
     same: str = ""
@@ -72,8 +72,8 @@ class Comparison:
 
     def of(self, metric: str) -> list[Row]:
         """Return the rows of a metric that have a value on either side."""
-        known = (row for row in self.rows if row["metric"] == metric)
-        return [row for row in known if not row["baseline_median"] is row["candidate_median"] is None]
+        of_metric = (row for row in self.rows if row["metric"] == metric)
+        return [row for row in of_metric if not row["baseline_median"] is row["candidate_median"] is None]
 
     def row(self, metric: str, query_type: str = "") -> Row | None:
         """Return a row that has a value on either side, or None."""
@@ -115,7 +115,7 @@ class Comparison:
     @property
     def heads(self) -> tuple[str, ...]:
         """The heads of the columns of the evidence."""
-        return ("ratio" if self.apart else "diff %", "95 % CI", "p", "verdict")
+        return ("ratio" if self.crosses else "diff %", "95 % CI", "p", "verdict")
 
     def mark(self, row: Row) -> str:
         """Return the verdict as a mark and a word; a rate that is only shown has the verdict of its service time."""
@@ -160,10 +160,10 @@ class Comparison:
         self, rows: Sequence[Row], names: Sequence[str] = (), head: str = "Metric", *, aliases: bool = True
     ) -> str:
         """Return the table of rows with their evidence, and the database's own names of metrics."""
-        known = [self.metrics[row["metric"]].known_as if aliases else "" for row in rows]
+        aliases_of_rows = [self.metrics[row["metric"]].known_as if aliases else "" for row in rows]
         header, cells = [head, "Unit", *self.labels, *self.heads], self.cells(rows, names)
-        if any(known):
+        if any(aliases_of_rows):
             header.insert(1, "Known as")
-            for own, known_as in zip(cells, known, strict=True):
+            for own, known_as in zip(cells, aliases_of_rows, strict=True):
                 own.insert(1, markup.code(known_as) if known_as else "")
         return markup.table(header, cells, range(len(header) - 6, len(header) - 1))

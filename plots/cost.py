@@ -130,8 +130,8 @@ def _table(study: Settings, candidate: str, names: Sequence[str]) -> str:
         unit, scale = _unit(costs)
         heads.append(f"a million {title}, {unit}")
         for name, cells in zip(names, rows, strict=True):
-            known = costs.get(name)
-            cells.append(known.side.cell_of(*figure, known.usd / scale) if known else numbers.MISSING)
+            price = costs.get(name)
+            cells.append(price.side.cell_of(*figure, price.usd / scale) if price else numbers.MISSING)
     return markup.table(heads, rows, range(1, len(heads)))
 
 
@@ -175,8 +175,10 @@ def _loss(study: Settings, costs: Mapping[str, Cost]) -> str:
     for each in study.document["machines"]:
         is_of = all(each[key] == row[key] for key in ("candidate", "metric", "query_type"))
         if is_of and most in (each["setting"], each["than"]):
-            mine = each["setting"] == most
-            than[each["than" if mine else "setting"]] = (each["lo"], each["hi"]) if mine else (-each["hi"], -each["lo"])
+            at_most = each["setting"] == most
+            than[each["than" if at_most else "setting"]] = (
+                (each["lo"], each["hi"]) if at_most else (-each["hi"], -each["lo"])
+            )
             alone = alone or each["one_host"]
     points = {name: markup.aside(f"{numbers.reach(*than[name])} points") if name in than else "" for name in costs}
     more = [name for name, (low, _) in than.items() if low > 0]
@@ -206,8 +208,8 @@ def _blocks(study: Settings, cost: Cost) -> list[float]:
     """Return USD of a million operations of the candidate in each block that counts."""
     source = study.sources[cost.side.setting]
     table = source.counting(values_of(source, cost.row["metric"], cost.row["query_type"]))
-    mine = table[table["variant"] == cost.side.candidate]
-    return [float(value) * cost.usd for value in mine["value"]] or [cost.of(1)]
+    of_candidate = table[table["variant"] == cost.side.candidate]
+    return [float(value) * cost.usd for value in of_candidate["value"]] or [cost.of(1)]
 
 
 def _named(settings: Sequence[str], beside: Mapping[str, str] | None = None) -> str:

@@ -100,8 +100,10 @@ def _values(study: Settings, line: Mapping[str, Any], metric: str, query_type: s
     parts, samples = [], samples_of(study)
     for at, name in zip(line["at"], line["settings"], strict=True):
         source = study.sources[name]
-        mine = source.counting(blocks.values_of(source, metric, query_type)).assign(setting=name)
-        parts.append(mine.assign(at=at, value=mine["value"] * unit_of(study.metrics[metric], samples[name])[1]))
+        of_setting = source.counting(blocks.values_of(source, metric, query_type)).assign(setting=name)
+        parts.append(
+            of_setting.assign(at=at, value=of_setting["value"] * unit_of(study.metrics[metric], samples[name])[1])
+        )
     return pd.concat(parts)
 
 
@@ -116,8 +118,8 @@ def exponents(study: Settings) -> Iterator[str]:
                 fits.setdefault((fit["metric"], fit["query_type"]), {})[column] = fit
         columns = [baseline, *candidates, *(f"/{name}" for name in candidates)]
         rows = [
-            [title_of(study, *key), *(_short(known.get(column)) for column in columns)]
-            for key, known in fits.items()
+            [title_of(study, *key), *(_short(of_series.get(column)) for column in columns)]
+            for key, of_series in fits.items()
             if any((row := side.row(*key)) and row["family"] != "shown" for side in study.comparisons)
         ]
         head = [f"Exponent of {line['name']}{', ' + line['beside'] if line['beside'] else ''}", *study.labels.values()]

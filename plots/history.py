@@ -33,8 +33,8 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     for comparison, row in rows:
         points.append((comparison.labels[1], *((row or {}).get(k) for k in ("change_pct", "lo_pct", "hi_pct"))))
         both = comparison.cell_of(what.metric, what.query_type)
-        known = [both, numbers.interval(row), comparison.mark(row), comparison.blocks] if row else empty
-        cells.append([comparison.labels[1], *known])
+        columns = [both, numbers.interval(row), comparison.mark(row), comparison.blocks] if row else empty
+        cells.append([comparison.labels[1], *columns])
     table = pd.DataFrame(points, columns=["label", "change", "low", "high"]).assign(chance=math.nan)
     figure = history(table, what.name, what.threshold_pct, higher_is_better=what.higher_is_better)
     save(figure, run_dir / "plots/history.svg")

@@ -71,8 +71,8 @@ def main(environment: Mapping[str, str], results: Path) -> int:
     figures = rows(logs)
     failed, doubts = list(failures(logs, labels)), list(warnings(logs, labels, figures))
     title, names = "{candidate} against {baseline}".format(**labels), markup.text(" and ".join(labels.values()))
-    known = [row for row in figures if row["change_pct"] is not None]
-    sides = Comparison("candidate", (labels["baseline"], labels["candidate"]), known, METRICS, [], {})
+    compared = [row for row in figures if row["change_pct"] is not None]
+    sides = Comparison("candidate", (labels["baseline"], labels["candidate"]), compared, METRICS, [], {})
     # Without the mark, which stands for a verdict.
     answers = [] if failed else [line.removeprefix("? ") for line in sentences.answer(sides)]
     summary = [ONE_EACH, *([FAILED, *failed] if failed else [])]
@@ -183,8 +183,10 @@ def warnings(logs: Mapping[str, Log], labels: Mapping[str, str], figures: list[R
     lasted = [("the load", log.load.seconds) for log in logs.values()]
     lasted += [(query_type, output.wall_s) for log in logs.values() for query_type, output in log.queries.items()]
     # The longer phase first, so that the dictionary keeps the shorter one of both sides.
-    known = sorted(((name, s) for name, s in lasted if s is not None), key=lambda phase: -phase[1])
-    yield from sentences.short_phases({name: seconds for name, seconds in known if seconds < sentences.SHORT_PHASE_S})
+    by_length = sorted(((name, s) for name, s in lasted if s is not None), key=lambda phase: -phase[1])
+    yield from sentences.short_phases(
+        {name: seconds for name, seconds in by_length if seconds < sentences.SHORT_PHASE_S}
+    )
 
 
 def _table(figures: list[Row], labels: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
@@ -200,8 +202,8 @@ def _origins(logs: Mapping[str, Log]) -> Iterator[str]:
     for side, log in logs.items():
         digest = hashlib.sha256(log.path.read_bytes()).hexdigest()
         flags = " ".join(f"--{name}={value}" for name, value in log.flags.items())
-        given = markup.aside(flags and markup.code(flags))
+        flags_given = markup.aside(flags and markup.code(flags))
         yield (
-            f"`logs/{side}.log`: {numbers.count(log.load.samples)} samples{given}, "
+            f"`logs/{side}.log`: {numbers.count(log.load.samples)} samples{flags_given}, "
             f"{log.load.workers} workers; {markup.code(str(log.path))} as it was, sha256 {markup.code(digest)}"
         )

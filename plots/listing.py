@@ -170,8 +170,8 @@ def table(rows: Sequence[dict[str, str]], latest: str) -> Iterable[str]:
     """Yield a heading and a line for each run, at most WIDTH wide; a star marks the run of that name."""
     head = dict(zip(HEAD, HEAD, strict=True))
     # The reason why a run is unreadable takes the empty columns to its right.
-    known = [head, *(row | {"state": ""} if row["state"].startswith(UNREADABLE) else row for row in rows)]
-    widths = {name: max(len(row[name]) for row in known) for name in HEAD}
+    table_rows = [head, *(row | {"state": ""} if row["state"].startswith(UNREADABLE) else row for row in rows)]
+    widths = {name: max(len(row[name]) for row in table_rows) for name in HEAD}
     for column, least in YIELDING:
         over = sum(widths.values()) + GAP * len(widths) - WIDTH
         widths[column] = max(min(widths[column], least), widths[column] - max(over, 0))

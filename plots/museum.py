@@ -39,11 +39,11 @@ def main(words: Sequence[str], environment: Mapping[str, str], results: Path) ->
 
 def table(results: Path | None, names: Sequence[str], *, linked: bool = False) -> str:
     """Return what was reported, measured and traced of these exhibits, in Markdown."""
-    known, rows = museum.exhibits(), []
+    exhibits, rows = museum.exhibits(), []
     for name in names:
         done = museum.shown(name, results)
         link = f"[`{name}`](../experiments/museum/{name}.yml)" if linked else name
-        exhibit = known[name]  # its texts are Markdown
+        exhibit = exhibits[name]  # its texts are Markdown
         texts = [link, exhibit.compares, exhibit.reported, *_came_of(exhibit, done)]
         rows.append([markup.Safe(text) for text in texts])
     return markup.table(["Exhibit", "Compares", "Reported", "Measured", "Traced", "Minutes"], rows)

@@ -99,10 +99,10 @@ def sides(row: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Print both pseudomedians of a row of comparison.json in one unit: ("GB", ["1.441", "1.246"])."""
     values, precise = [row["baseline_pseudomedian"], row["candidate_pseudomedian"]], row_digits(row)
     unit, factor = scaled(row["unit"], max((abs(value) for value in values if value is not None), default=0.0))
-    known = [None if value is None else value / factor for value in values]
+    in_unit = [None if value is None else value / factor for value in values]
     # 2 -> 2.2 has as many digits on both sides.
-    whole = all(value is None or value == int(value) for value in known)
-    return unit, [number(value, precise, whole=whole) for value in known]
+    whole = all(value is None or value == int(value) for value in in_unit)
+    return unit, [number(value, precise, whole=whole) for value in in_unit]
 
 
 def opposed(row: Mapping[str, Any]) -> bool:
@@ -126,11 +126,11 @@ def ratio(row: Mapping[str, Any], *, inverse: bool = False) -> tuple[str, str]:
     """
     factors = [None if row[name] is None else 1 + row[name] / 100 for name in ("change_pct", "lo_pct", "hi_pct")]
     middle, *edges = [None if f is None else 1 / f if inverse else f for f in factors]
-    known = sorted(edge for edge in edges if edge is not None)
-    if middle is None or not known or known[0] == known[-1]:
+    ends = sorted(edge for edge in edges if edge is not None)
+    if middle is None or not ends or ends[0] == ends[-1]:
         return number(middle, 3), MISSING
-    places = max(min(decimals(known[0], known[-1]) - 1, 2 - math.floor(math.log10(middle))), 0)
-    return f"{middle:,.{places}f}", " to ".join(f"{edge:,.{places}f}" for edge in known)
+    places = max(min(decimals(ends[0], ends[-1]) - 1, 2 - math.floor(math.log10(middle))), 0)
+    return f"{middle:,.{places}f}", " to ".join(f"{edge:,.{places}f}" for edge in ends)
 
 
 def effect(row: Mapping[str, Any]) -> str:
@@ -169,13 +169,13 @@ def _native(row: Mapping[str, Any], *ends: str) -> str:
     """Print a difference in the metric's own unit, or its interval: +0.1 ms/s, -0.4 to +0.6 ms/s."""
     native, values = row["native"], (row["baseline_pseudomedian"], row["candidate_pseudomedian"])
     unit, factor = scaled(row["unit"], max(map(abs, values)))
-    known = [native[end] and native[end] / factor for end in ends]
-    if None in known:
+    in_unit = [native[end] and native[end] / factor for end in ends]
+    if None in in_unit:
         return MISSING
     if native["lo"] is None or native["lo"] == native["hi"]:
-        return f"{' to '.join(map(signed, known))} {unit}"
+        return f"{' to '.join(map(signed, in_unit))} {unit}"
     places = decimals(native["lo"] / factor, native["hi"] / factor)
-    return f"{' to '.join(change(value, places) for value in known)} {unit}"
+    return f"{' to '.join(change(value, places) for value in in_unit)} {unit}"
 
 
 def changed(row: Mapping[str, Any]) -> str:

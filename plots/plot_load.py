@@ -22,24 +22,24 @@ _TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval i
 
 def main(environment: Mapping[str, str]) -> None:
     """Draw the loads that the knobs name, print their figures and the path of the picture."""
-    given = [Path(environment[knob]).expanduser() for knob in KNOBS if environment.get(knob)]
+    paths = [Path(environment[knob]).expanduser() for knob in KNOBS if environment.get(knob)]
     if not environment.get(KNOBS[0]):
         raise UserError(f"{KNOBS[0]} is not given: make tsbs-plot-load {KNOBS[0]}=a.csv {KNOBS[1]}=b.csv")
-    loads = [read_load(path, read_lines(path))[0] for path in given]
-    names = [path.stem for path in given]
+    loads = [read_load(path, read_lines(path))[0] for path in paths]
+    names = [path.stem for path in paths]
     if len(set(names)) < len(names):
-        names = [str(path) for path in given]
+        names = [str(path) for path in paths]
     series = curves(dict(zip(names, loads, strict=True)))
-    for path, name, load in zip(given, names, loads, strict=True):
+    for path, name, load in zip(paths, names, loads, strict=True):
         if name not in set(series["variant"]):
             raise UserError(f"{path}: the load has neither a line of CSV nor a summary: there is nothing to draw")
         print(_summary(path, load))
     if len(loads) > 1 and loads[0].rate and loads[1].rate:
         change = numbers.change(100 * (loads[1].rate / loads[0].rate - 1))
-        print(f"{given[1]} against {given[0]}: {change} % in the mean rate; one run each: no verdict")
+        print(f"{paths[1]} against {paths[0]}: {change} % in the mean rate; one run each: no verdict")
     directory = results.home() / OUT
     directory.mkdir(parents=True, exist_ok=True)
-    out = directory / "-against-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem)[:80] for path in given)
+    out = directory / "-against-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem)[:80] for path in paths)
     # Add the ending: with_suffix would replace a part of a version such as v1.2.
     save(load_rate(series, {name: name for name in names}), out.with_name(out.name + ".svg"))
     print(f"Picture: {out}.svg, {out}.png")

@@ -43,8 +43,8 @@ def print_summary(run_dir: Path) -> None:
         print(f"{plain(summary.sides_of_all(source))}\n")
     else:
         for comparison in source.comparisons:
-            known = sentences.short_rows(comparison, source.query_types)
-            print_table(("metric", "unit", *comparison.labels, *comparison.heads), comparison.cells(known))
+            rows = sentences.short_rows(comparison, source.query_types)
+            print_table(("metric", "unit", *comparison.labels, *comparison.heads), comparison.cells(rows))
             for line in sentences.answer(comparison):
                 print(plain(line))
             print(f"Blocks: {len(comparison.valid)} valid of {source.plan.design.blocks}.\n")

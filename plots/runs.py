@@ -104,29 +104,29 @@ def trend(environment: Mapping[str, str], results: Path) -> str:
 
     METRIC is a short word, a metric of stats/comparison.csv, or METRIC/TYPE if it has query types.
     """
-    given = environment.get("METRIC", "")
+    metric_wanted = environment.get("METRIC", "")
     runs = sorted(_stored(results), key=lambda run: (run.plan.created, _name(run)))
     names = ((side, row["metric"], row["query_type"]) for side in _sides(runs) for row in side.rows)
     keys = {(m, t) for side, m, t in names if side.row(m, t)}
     # METRIC and TYPE of Go benchmarks may have slashes: sec/op, Search/Data/100.
     whole = {m: (m, t) for t in (ALL, GEOMEAN, "") for m, at in keys if at == t}
     by_name = {f"{m}/{t}": (m, t) for m, t in keys} | whole
-    if runs and given in (words := WORDS[runs[-1].plan.kind]):
+    if runs and metric_wanted in (words := WORDS[runs[-1].plan.kind]):
         plan = runs[-1].plan
         what = followed(plan.kind, environment, in_turn=plan.exchanges_load)
-        by_name |= {given: (what.metric, what.query_type)} if (what.metric, what.query_type) in keys else {}
-    if given not in by_name:
-        known = ", ".join(sorted({m for m, _ in keys})) or f"none, since no run in {results} is a result yet"
+        by_name |= {metric_wanted: (what.metric, what.query_type)} if (what.metric, what.query_type) in keys else {}
+    if metric_wanted not in by_name:
+        metrics = ", ".join(sorted({m for m, _ in keys})) or f"none, since no run in {results} is a result yet"
         short = f"{', '.join(words)}, or " if runs else ""
         raise UserError(
-            f"METRIC: {given or 'nothing'!r} is in no run; give {short}METRIC or METRIC/TYPE of {known}"
-            f"{did_you_mean(given, by_name)}"
+            f"METRIC: {metric_wanted or 'nothing'!r} is in no run; give {short}METRIC or METRIC/TYPE of {metrics}"
+            f"{did_you_mean(metric_wanted, by_name)}"
         )
-    metric, query_type = by_name[given]
-    mine = groups([run for run in runs if any(side.row(metric, query_type) for side in _sides([run]))])
-    tables = [_course(group, metric, query_type) for group in mine]
-    longest = max(mine, key=len)
-    parts = [f"# {metric} {query_type}".rstrip(), _differences(mine), *tables]
+    metric, query_type = by_name[metric_wanted]
+    with_metric = groups([run for run in runs if any(side.row(metric, query_type) for side in _sides([run]))])
+    tables = [_course(group, metric, query_type) for group in with_metric]
+    longest = max(with_metric, key=len)
+    parts = [f"# {metric} {query_type}".rstrip(), _differences(with_metric), *tables]
     points = _points(longest, metric, query_type)
     if points.empty:
         return markup.paragraphs(*parts, "No picture: no run has a change of it in percent.") + "\n"

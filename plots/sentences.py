@@ -44,9 +44,9 @@ def subjects(comparison: Comparison) -> list[Row]:
     rows, components, replaced = list[Row](), False, comparison.answered_better
     for metric in comparison.metrics.values():
         if metric.headline and metric.name not in replaced and not (metric.per_role and components):
-            mine = [row for row in comparison.of(metric.name) if row["verdict"] != "shown"]
-            whole = [row for row in mine if row["query_type"] in {"", GEOMEAN, ALL} or _is_left_out(row)]
-            both = [row for row in mine if metric.per_role and row["change_pct"] is not None]
+            judged = [row for row in comparison.of(metric.name) if row["verdict"] != "shown"]
+            whole = [row for row in judged if row["query_type"] in {"", GEOMEAN, ALL} or _is_left_out(row)]
+            both = [row for row in judged if metric.per_role and row["change_pct"] is not None]
             rows, components = [*rows, *(both or whole)], components or bool(both)
     return rows
 
@@ -97,13 +97,13 @@ def headline(comparison: Comparison) -> str:
         name = markup.text(metric.named(row["query_type"]))
         by_verdict.setdefault(verdict, []).append(f"{name}{markup.aside(beside)}")
     if by_verdict:
-        known = [f"{words}: {'; '.join(by_verdict[v])}" for v, (words, _) in HEADLINES.items() if v in by_verdict]
+        parts = [f"{words}: {'; '.join(by_verdict[v])}" for v, (words, _) in HEADLINES.items() if v in by_verdict]
         if calm:
             who = (
                 f"The other {len(calm)} are below their" if len(calm) > 1 else f"{comparison.named(calm[0])}: below its"
             )
-            known.append(f"{who} threshold{'s' if len(calm) > 1 else ''}")
-        return ". ".join(filter(None, [before(comparison), *known]))
+            parts.append(f"{who} threshold{'s' if len(calm) > 1 else ''}")
+        return ". ".join(filter(None, [before(comparison), *parts]))
     # Without a block that counts, give the reason.
     why = (f"block {block}: {reason}" for block, reason in comparison.dropped.items() if not comparison.valid)
     return ". ".join(
@@ -157,8 +157,8 @@ def sentence(row: Row, metric: Metric) -> str:
         "inconclusive (n < 6)": f"{sized} in {blocks}: a first look, no verdict",
         ONE_EACH: f"{sized}, one run each: no verdict",
     }
-    if known := sentences.get(_verdict(row)):
-        return known
+    if text := sentences.get(_verdict(row)):
+        return text
     sized = f"{sized} ({_evidence(row, metric)})"
     if numbers.by_ratio(row) and verdict in {"worse", "better"}:
         return sized

@@ -107,10 +107,10 @@ class Source:
 
     def counting(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of blocks that count for their variant; for the baseline, of those that count for any."""
-        mine = {(side.candidate, block) for side in self.comparisons for block in side.valid}
-        mine |= {(self.baseline, block) for _, block in mine}
+        counted = {(side.candidate, block) for side in self.comparisons for block in side.valid}
+        counted |= {(self.baseline, block) for _, block in counted}
         keys = zip(table["variant"], table["block"], strict=True)
-        return table[pd.Series([key in mine for key in keys], index=table.index, dtype=bool)]
+        return table[pd.Series([key in counted for key in keys], index=table.index, dtype=bool)]
 
     @property
     def dwells_on_shift(self) -> bool:
@@ -144,7 +144,7 @@ def open_source(run_dir: Path) -> Source:
         Comparison(
             name, (labels[run.variants[0]], labels[name]),
             [row for row in document["rows"] if row["candidate"] == name],
-            metrics, *_blocks(run, name), *_apart(run.plan, name),
+            metrics, *_blocks(run, name), *_crossing(run.plan, name),
             broken=tuple(
                 f"{labels.get(each['variant']) or run.plan.variants[0].label}: {each['message']}"
                 for each in document.get("broken", [])
@@ -182,8 +182,8 @@ def _same_program(run: Run, candidate: str) -> str:
     )
 
 
-def _apart(plan: Plan, candidate: str) -> tuple[bool, str]:
-    if not plan.apart(candidate):
+def _crossing(plan: Plan, candidate: str) -> tuple[bool, str]:
+    if not plan.crosses_to(candidate):
         return False, ""
     sides = [plan.target_of(name) for name in (plan.variants[0].name, candidate)]
     protocols = list(dict.fromkeys(side.protocol or f"a protocol of {side.name}" for side in sides))
@@ -191,19 +191,19 @@ def _apart(plan: Plan, candidate: str) -> tuple[bool, str]:
 
 
 def _known_as(metric: Metric, plan: Plan) -> str:
-    known = [
+    aliases = [
         target.counters[metric.counter].names for target in plan.targets.values() if metric.counter in target.counters
     ]
-    titles = [names[0] + (f" and {len(names) - 1} more" if names[1:] else "") for names in known]
+    titles = [names[0] + (f" and {len(names) - 1} more" if names[1:] else "") for names in aliases]
     return " / ".join(dict.fromkeys(titles)) or metric.known_as
 
 
 def _blocks(run: Run, candidate: str) -> tuple[list[int], dict[int, str]]:
     """Return the blocks that count for a candidate, and the others with their reasons."""
     table = read_table(run.path, "blocks")
-    mine = table[(table["candidate"] == candidate) & (table["kind"] != "warmup")]
-    counts, blocks = mine["counts"] == "true", mine["block"].astype(int)
-    return blocks[counts].tolist(), dict(zip(blocks[~counts], mine["reason"][~counts], strict=True))
+    of_candidate = table[(table["candidate"] == candidate) & (table["kind"] != "warmup")]
+    counts, blocks = of_candidate["counts"] == "true", of_candidate["block"].astype(int)
+    return blocks[counts].tolist(), dict(zip(blocks[~counts], of_candidate["reason"][~counts], strict=True))
 
 
 def _labels(run: Run) -> dict[str, str]:

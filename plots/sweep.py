@@ -112,12 +112,12 @@ def _verdicts(study: Settings, comparisons: Sequence[Comparison]) -> Iterator[st
     by_verdict: dict[str, dict[str, list[str]]] = {}
     for metric, query_type in sentences.keys(comparisons):
         rows = {side.setting: row for side in comparisons if (row := side.row(metric, query_type))}
-        known = study.metrics[metric]
+        registered = study.metrics[metric]
         for verdict in dict.fromkeys(map(decision, rows.values())):
             named = [name for name, row in rows.items() if decision(row) == verdict]
-            size = _sizes([rows[name] for name in named], known) if sentences.HEADLINES[verdict][1] else ""
+            size = _sizes([rows[name] for name in named], registered) if sentences.HEADLINES[verdict][1] else ""
             where = _where(study, named, len(comparisons))
-            by_verdict.setdefault(verdict, {}).setdefault(where, []).append(f"{known.named(query_type)}{size}")
+            by_verdict.setdefault(verdict, {}).setdefault(where, []).append(f"{registered.named(query_type)}{size}")
     for verdict, (words, _) in sentences.HEADLINES.items():
         for where, subjects in by_verdict.get(verdict, {}).items():
             yield f"{words} {where}: {'; '.join(subjects)}"
@@ -149,16 +149,16 @@ def _plain(value: Any) -> str:
 
 
 def _sizes(rows: Sequence[Row], metric: Metric) -> str:
-    known = sorted((row for row in rows if row["change_pct"] is not None), key=lambda row: float(row["change_pct"]))
-    if not known:
+    by_size = sorted((row for row in rows if row["change_pct"] is not None), key=lambda row: float(row["change_pct"]))
+    if not by_size:
         return ""
     if numbers.by_ratio(rows[0]):
-        ends = [sentences.size(row, metric).partition(" times ") for row in (known[0], known[-1])]
+        ends = [sentences.size(row, metric).partition(" times ") for row in (by_size[0], by_size[-1])]
         if ends[0][2] != ends[1][2]:
             return f" ({' to '.join(map(''.join, ends))})"
         times = sorted({number for number, _, _ in ends}, key=lambda number: float(number.replace(",", "")))
         return f" ({' to '.join(times)} times {ends[0][2]})"
-    low, high = known[0]["change_pct"], known[-1]["change_pct"]
+    low, high = by_size[0]["change_pct"], by_size[-1]["change_pct"]
     if low < 0 < high:
         return f" ({numbers.reach(low, high)} %)"
     near, far = sorted((low, high), key=abs)
@@ -169,7 +169,7 @@ def _sizes(rows: Sequence[Row], metric: Metric) -> str:
 def changes(study: Settings, candidate: str) -> str:
     """Return a table with a row a setting: the change of each subject with its mark."""
     comparisons = _sides(study, candidate)
-    what = "ratio" if comparisons[0].apart else "change, %"
+    what = "ratio" if comparisons[0].crosses else "change, %"
     title = f"{comparisons[0].labels[1]}, {what}" if study.run.variants[2:] else what
     return markup.table(*tables.matrix([(side.setting, side) for side in comparisons], f"Setting, {title}"))
 

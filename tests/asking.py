@@ -37,7 +37,7 @@ def written(binary: Path = FAKES / "database", **parts: Any) -> dict[str, Any]:
         "variants": {"baseline": dict(variant), "candidate": dict(variant)},
         "workload": {"scale": 2, "interval": "1h", "workers": 1},
         "queries": {"types": TYPES[:1], "workers": 1, "max_count": 200},
-        "duel": {"seconds": 0.1, "sittings": 2, "least": 8, "fewest": 4, "idle_s": 0.1},
+        "duel": {"seconds": 0.1, "sittings": 2, "min_exchanges": 8, "floor_exchanges": 4, "idle_s": 0.1},
         "settle": {"timeout_s": 120, "polls": 1, "poll_s": 1},
         "design": {"blocks": 1, "warmup_blocks": 0, "max_failed_blocks": 99},
         "watchdog": {"health_s": 120, "load_stall_s": 120, "query_stall_s": 120, "stop_s": 120, "idle_timeout_s": 5},

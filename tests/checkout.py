@@ -113,8 +113,8 @@ class Checkout:
             text=True,
             check=False,
         )
-        # make itself ends with 1 for any failure.
-        assert done.returncode == bool(expect), done.stdout
+        # make itself ends with 2 for any failure.
+        assert bool(done.returncode) == bool(expect), done.stdout
         assert "Traceback" not in done.stdout, done.stdout
         return done.stdout
 

@@ -73,10 +73,10 @@ class Fleet:
         links = Link.all(run_dir)
         for link, host in zip(links.values(), [*hosts, *spares], strict=True):
             program = Path(agent())
-            built(plan, link.apart / "build", f"{link.there}/{program.name}")
+            built(plan, link.received / "build", f"{link.there}/{program.name}")
             host.ssh(f"umask 077; mkdir -p {link.there}; ln -sfn {PROJECT} {link.there}/project")
             # The cache that it lies in is for its owner alone, who logs in nowhere.
-            for base, part in ((run_dir, "plan"), (link.apart, "build"), (program.parent, program.name)):
+            for base, part in ((run_dir, "plan"), (link.received, "build"), (program.parent, program.name)):
                 self._bring(link, base, part)
         return run_dir
 

@@ -49,8 +49,8 @@ class Spec:
     `factors` by variant: rate and cpu (of loading), service and query_cpu (of exchanges), solo (service time of the
     closed loop), bytes, rss, drain, idle. `noise` is the relative standard deviation of a figure of the solo part,
     `between` that of a block's true service ratio, `sitting` that of one sitting, `within` that of one exchange;
-    `second_effect` is what a side takes longer that was started second. With `load` duel nobody loads alone, but for a
-    load of `alone_s` in the warm-up block.
+    `second_effect` is what a side takes longer that was started second. With `load` in_turn nobody loads alone, but
+    for a load of `alone_s` in the warm-up block.
     `failed`: block -> (variant or "", part, message); `spoilt`: block -> cause; `void`: block -> reason;
     `wrong`: block -> (check, variant, query type, message), a failed check that left the block's status alone.
     `changes` are laid over the plan.
@@ -207,7 +207,7 @@ def plan(run: str, spec: Spec) -> dict[str, Any]:
             "data": [data | {"key": "d" * 16}], "alone": alone,
         },
         "queries": {"types": types, "solo": spec.solo_s > 0},
-        "duel": {"load": spec.duel_load or spec.load == "duel", "sittings": spec.sittings,
+        "duel": {"batches": spec.duel_load or spec.load == "in_turn", "sittings": spec.sittings,
                  "load_sittings": spec.load_sittings, "counters": "type", "enabled": spec.duel},
         "settle": {"mode": "natural"}, "tsbs": {"version": TSBS_VERSION},
         "estimate": {"data_bytes": 1, "query_bytes": 1, "database_bytes": 1, "results_bytes": 1},
@@ -515,7 +515,7 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
         "idle": [{"when": when, "seconds": 1.0, "cpu_ns": {name: round(idle[name]) for name in alive}}
                  for when in ("before", "after")],
         "types": types,
-        "load": _exchanged_load(path, spec, alive, draw) if spec.duel_load or spec.load == "duel" else [],
+        "load": _exchanged_load(path, spec, alive, draw) if spec.duel_load or spec.load == "in_turn" else [],
         "rss_bytes": {name: round(4e8 * spec.factor(name, "rss")) for name in alive},
         "rss_peak_bytes": {name: round(5e8 * spec.factor(name, "rss")) for name in alive},
     }  # fmt: skip

@@ -403,15 +403,15 @@ def test_ingestion_is_followed_in_turn(search):
     """METRIC=load turns it on, also in the command of the report; an experiment or SET can turn it off."""
     begun = search.given = search.given | {"METRIC": "load"}
     step = search.step()
-    assert step["SET"] == "host.port=18400 duel.load=true design.thresholds.duel_load_typical_ms=3"
+    assert step["SET"] == "host.port=18400 duel.batches=true design.thresholds.duel_load_typical_ms=3"
     assert search.step() == step  # the same words as before
     search.show("s-00", WORSE, metric="duel_load_typical_ms", query_type="")
     search.finish(metric="duel_load_typical_ms", query_type="")
     text = page.main({"RUN": "s"}, search.results)
     assert "# Since when? Ingestion time of a batch," in text
-    assert "'SET=host.port=18400 duel.load=true'" in text
+    assert "'SET=host.port=18400 duel.batches=true'" in text
     for given, metric in (
-        ({"RUN": "t", "SET": "duel.load=false"}, "load_rate=3"),
+        ({"RUN": "t", "SET": "duel.batches=false"}, "load_rate=3"),
         ({"RUN": "u", "EXPERIMENT": "experiments/prometheus.yml"}, "load_rate=3"),
         ({"RUN": "v", "EXPERIMENT": "experiments/local.yml"}, "duel_load_typical_ms=3"),
     ):
@@ -513,7 +513,7 @@ def test_several_steps_in_the_range_are_the_answer():
         revisions=revisions, steps=(Step(run="s-00", at=3, blocks=6),),
     )  # fmt: skip
     seen = {3: [value + 0.1 for value in SAME], 2: [0.05, 0.051, 0.05, 0.052], 1: SAME}
-    known = steps.Known(seen, LIMIT)
+    known = steps.Measured(seen, LIMIT)
     belief = steps.think(of, known)
     answer = posterior.answer(belief, ())
     assert answer.steps == ((2, 2), (3, 3))

@@ -167,8 +167,8 @@ def test_ingestion_in_turn_is_judged_in_place_of_the_load(run, tmp_path):
 
 
 def test_loads_in_turn_are_judged_and_the_large_one_is_not(tmp_path):
-    """design.load: duel: ingestion in turn is primary, and no row is of loads alone."""
-    run = write(tmp_path, load="duel", alone_s=5.0)
+    """design.load: in_turn: ingestion in turn is primary, and no row is of loads alone."""
+    run = write(tmp_path, load="in_turn", alone_s=5.0)
     found = rows(run)
     assert not [metric for metric, _ in found if metric.startswith("load_")]
     assert found["duel_load_acknowledged_cpu_us", ""]["verdict"] == "shown"

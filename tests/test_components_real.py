@@ -125,7 +125,7 @@ def test_the_real_cluster_with_replicas_and_tenants(checkout):
         lambda: seen.update(tenants(checkout.path)),
         stored=1 + 1 + 2,  # alone and exchanged in the warm-up block, exchanged in two sittings of the other one
         workload={"batch_size": 500, "tenants": 2, "solo_scale": 60},
-        design={"load": "duel", "blocks": 1, "warmup_blocks": 1},
+        design={"load": "in_turn", "blocks": 1, "warmup_blocks": 1},
     )
     # On both sides, each of which has its own ports.
     assert {tenant for _, tenant in seen} == {"0:0", "1:0"}

@@ -22,7 +22,7 @@ FIGURES = ("duel_typical_ms", "duel_cpu_us", "load_rate", "load_cpu_seconds", "q
 REAL = {
     "influxdb": (
         *("v1.8.10", 'env={INFLUXDB_DATA_QUERY_LOG_ENABLED: "false"}'),
-        "queries.types=[single-groupby-5-8-1,double-groupby-1,high-cpu-1,lastpoint] queries.count=20 duel.load=true",
+        "queries.types=[single-groupby-5-8-1,double-groupby-1,high-cpu-1,lastpoint] queries.count=20 duel.batches=true",
         # Of each variant alone, and twice in turn.
         *(6, (*FIGURES, "disk_bytes"), ("v1.8.10",), r"\bvm_|VictoriaMetrics"),
     ),
@@ -45,7 +45,7 @@ def block_of(run_dir):
     (block,) = (json.loads(path.read_text()) for path in run_dir.glob("raw/*/*/block.json"))
     assert block["status"] == "ok"
     for of_type in block["duel"]["types"]:
-        assert of_type["exchanges"] == of_type["compared"] >= 4  # half of duel.fewest: one sitting
+        assert of_type["exchanges"] == of_type["compared"] >= 4  # half of duel.floor_exchanges: one sitting
         assert (of_type["differences"], of_type["errors"]) == (0, 0)
         # A host's CPU need not have been so high.
         assert of_type["empty"] == 0 or of_type["query_type"] == "high-cpu-1"
@@ -83,8 +83,8 @@ def test_from_an_experiment_to_a_report(checkout, database):
 def test_victoriametrics_answers_the_same_questions_with_the_same_values(checkout):
     """Both take the same lines, alone and in turn; every type that both can be asked is compared by value."""
     settings = (
-        f"SET=host.port={free_port()} design.blocks=1 design.warmup_blocks=0 workload.scale=20 duel.load=true "
-        f"duel.seconds=0.2 duel.least=16 queries.max_count=1000 {QUIET}"
+        f"SET=host.port={free_port()} design.blocks=1 design.warmup_blocks=0 workload.scale=20 duel.batches=true "
+        f"duel.seconds=0.2 duel.min_exchanges=16 queries.max_count=1000 {QUIET}"
     )
     checkout.make("tsbs", "RUN=crossing", "EXPERIMENT=experiments/vm-influxdb.yml", settings)
     run_dir = checkout.results("crossing")

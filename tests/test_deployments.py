@@ -39,7 +39,7 @@ def planned(variants=SIDES, where=None, **parts):
         ),
         ({"queries": {"solo": True}}, "queries.solo: true: servers that run already"),
         ({"queries": {"cache": "cold"}}, "queries.cache: servers that run already"),
-        ({"duel": {"load": True}}, "duel.load: servers that run already"),
+        ({"duel": {"batches": True}}, "duel.batches: servers that run already"),
         ({"duel": {"enabled": False}}, "duel.enabled: false: servers that run already"),
         ({"capacity": {"rates": [1, 2], "within_ms": 5}}, "capacity: servers that run already"),
         ({"limits": {"cpus": 1}}, "limits: servers that run already"),
@@ -68,7 +68,7 @@ def test_nothing_is_built_held_or_started_afresh():
     # What else uses the CPU of this host is known only if the servers are elsewhere.
     assert plan.noise.foreign_cpu_pct
     assert planned({name: {"url": "http://localhost:8428"} for name in SIDES}).noise.foreign_cpu_pct is None
-    assert planned(design={"load": "duel"}).estimate.data_bytes > 0
+    assert planned(design={"load": "in_turn"}).estimate.data_bytes > 0
 
 
 def test_several_hosts_do_not_ask_at_once():

@@ -63,7 +63,7 @@ def test_deployments_are_loaded_once_asked_and_left_alone(checkout, servers):
     """The second run finds the data, compares all answers, and writes nothing."""
     asked = yaml.safe_load((checkout.path / "experiments/smoke.yml").read_text())
     sides = {name: {"url": url} for name, url in zip(("baseline", "candidate"), servers, strict=True)}
-    asked |= {"name": "ours", "variants": sides, "design": {"blocks": 1, "warmup_blocks": 1, "load": "duel"}}
+    asked |= {"name": "ours", "variants": sides, "design": {"blocks": 1, "warmup_blocks": 1, "load": "in_turn"}}
     asked["workload"]["batch_size"] = 500
     (checkout.path / "ours.yml").write_text(yaml.safe_dump(asked))
     said = checkout.make("tsbs", "RUN=loads", "EXPERIMENT=ours.yml", f"SET={QUIET}")

@@ -248,7 +248,7 @@ class TestForecast:
         assert names(duel={"enabled": False}) == list(PRIMARY[2:])
         assert names(design={"reload": "once", "blocks": 6}) == list(PRIMARY[:2])
         assert names(design={"judged": "duel"}) == list(PRIMARY[:2])
-        both = names(design={"judged": "duel"}, duel={"load": True})
+        both = names(design={"judged": "duel"}, duel={"batches": True})
         assert both == [*PRIMARY[:2], ("duel_load_typical_ms", ""), ("duel_load_cpu_us", "")]
 
     def test_it_is_a_line_of_its_own_file(self, results):

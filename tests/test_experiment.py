@@ -64,7 +64,12 @@ def test_a_duel_is_what_is_asked_unless_somebody_says_otherwise():
     found = read.validate({"name": "x"}, FILE)
     assert (found.workload.step_s, found.workload.window_s) == (80, 86400)
     assert (found.design.blocks, found.design.warmup_blocks, found.design.spare_blocks) == (8, 1, 2)
-    assert (found.duel.enabled, found.duel.seconds, found.duel.least, found.queries.solo) == (True, 2.0, 64, False)
+    assert (found.duel.enabled, found.duel.seconds, found.duel.min_exchanges, found.queries.solo) == (
+        True,
+        2.0,
+        64,
+        False,
+    )
     assert (found.host.pin, found.design.reload) == ("auto", "every")
 
 
@@ -143,30 +148,30 @@ SECTIONS = [
     ({"duel": {"enabled": False}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
     ({"duel": {"counters": "duel"}, "queries": {"cache": "warm"}}, "duel.counters: duel counts all that was asked"),
     ({"duel": {"enabled": False}, "design": {"judged": "duel"}}, "design.judged: duel leaves nothing to judge"),
-    ({"design": {"load": "duel"}, "duel": {"enabled": False}}, "nobody loads alone: leave out duel.enabled: false"),
-    ({"design": {"load": "duel", "start_from": "baseline"}}, "leave out design.start_from: baseline, or take"),
+    ({"design": {"load": "in_turn"}, "duel": {"enabled": False}}, "nobody loads alone: leave out duel.enabled: false"),
+    ({"design": {"load": "in_turn", "start_from": "baseline"}}, "leave out design.start_from: baseline, or take"),
     (
-        {"design": {"load": "duel", "reload": "once", "loaded_by": "baseline"}},
+        {"design": {"load": "in_turn", "reload": "once", "loaded_by": "baseline"}},
         "out design.loaded_by: baseline, or",
     ),
-    ({"design": {"load": "duel"}, "queries": {"solo": True}}, "leave out queries.solo: true, or take design.load"),
-    ({"design": {"load": "duel"}, "duel": {"load_s": 4}}, "leave out duel.load_s, or take design.load: solo"),
+    ({"design": {"load": "in_turn"}, "queries": {"solo": True}}, "leave out queries.solo: true, or take design.load"),
+    ({"design": {"load": "in_turn"}, "duel": {"load_s": 4}}, "leave out duel.load_s, or take design.load: solo"),
     ({"workload": {"solo_scale": 9}}, "workload.solo_scale: is of one load alone in the warm-up block, where meas"),
     (
-        {"workload": {"solo_scale": 9}, "design": {"load": "duel", "warmup_blocks": 0}},
-        "it needs design.load: duel and design.warmup_blocks: 1",
+        {"workload": {"solo_scale": 9}, "design": {"load": "in_turn", "warmup_blocks": 0}},
+        "it needs design.load: in_turn and design.warmup_blocks: 1",
     ),
     (
-        {"variants": PROMETHEUS, "workload": {"workers": 1}, "design": {"load": "duel"}},
-        "design.load: duel: this database does not take lines over HTTP",
+        {"variants": PROMETHEUS, "workload": {"workers": 1}, "design": {"load": "in_turn"}},
+        "design.load: in_turn: this database does not take lines over HTTP",
     ),
     ({"workload": {"tenants": 2}}, "workload.tenants: victoriametrics has no tenants; allowed: 1"),
     (
         {"variants": CLUSTER, "workload": {"tenants": 2}},
-        "workload.tenants: only batches and queries that go out one by one (design.load: duel, ",
+        "workload.tenants: only batches and queries that go out one by one (design.load: in_turn, ",
     ),
     (
-        {"variants": CLUSTER, "workload": {"tenants": 2, "batch_size": 9}, "design": {"load": "duel"}},
+        {"variants": CLUSTER, "workload": {"tenants": 2, "batch_size": 9}, "design": {"load": "in_turn"}},
         "workload.batch_size: each batch goes to one tenant and needs lines of all 4,000 hosts",
     ),
     (

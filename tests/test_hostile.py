@@ -430,8 +430,8 @@ def test_of_an_archive_comes_home_what_was_asked_for_or_nothing(lie, link, liar,
     assert isinstance(refused.value, NoConnectionError) == (lie in {*BEHIND, *BROKEN} - ENDLESS_ONES)
     # Files that come one by one, and directories, pass the same gate.
     with unharmed(link.run_dir, capfd), contextlib.suppress(UserError):
-        link.fetch_files(["control/log", "build/"], link.apart)
-    assert not (link.apart / "outputs.json").exists()
+        link.fetch_files(["control/log", "build/"], link.received)
+    assert not (link.received / "outputs.json").exists()
 
 
 def test_an_honest_block_comes_home_whole(link, liar):
@@ -612,16 +612,16 @@ def test_a_record_of_a_build_is_no_way_around(lie, run_dir):
 
 def test_what_was_built_is_not_told_anew_by_a_host_on_which_versions_ran(link, liar):
     """The record that came with the build stays; logs that are not here come."""
-    (link.apart / "build").mkdir(parents=True)
-    (link.apart / "build/agent.json").write_text('{"binary": "/ours"}')
+    (link.received / "build").mkdir(parents=True)
+    (link.received / "build/agent.json").write_text('{"binary": "/ours"}')
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for made, content in (entry("build/agent.json", b'{"binary": "/theirs"}'), entry("build/agent.log", b"built")):
             archive.addfile(made, io.BytesIO(content))
     liar(stream.getvalue())
-    link.fetch_files(["build/"], link.apart, again=False)
-    assert json.loads((link.apart / "build/agent.json").read_text()) == {"binary": "/ours"}
-    assert (link.apart / "build/agent.log").read_text() == "built"
+    link.fetch_files(["build/"], link.received, again=False)
+    assert json.loads((link.received / "build/agent.json").read_text()) == {"binary": "/ours"}
+    assert (link.received / "build/agent.log").read_text() == "built"
 
 
 def test_no_variable_of_the_build_is_what_a_host_says(tmp_path):

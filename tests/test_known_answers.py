@@ -84,7 +84,7 @@ def experiment(checkout, variants, sections=None, **design):
         "workload": {"scale": 100, "workers": 2, "batch_size": 2000},
         "queries": {"types": TYPES, "max_count": 10_000},
         # So many exchanges on a slow or busy machine too: the profile needs samples of what was planted.
-        "duel": {"seconds": 0.8, "least": 128, "sittings": 2, "idle_s": 1.0},
+        "duel": {"seconds": 0.8, "min_exchanges": 128, "sittings": 2, "idle_s": 1.0},
         "settle": {"drain": False},
         "design": {"reload": "once", **design},
         **(sections or {}),
@@ -100,39 +100,39 @@ def figures(run_dir):
 
 
 def test_what_was_planted_is_found_and_nothing_else(checkout):
-    """Three residents: a handler made 5 % slower is found by CPU; the same binary is not called.
+    """Three residents: a handler made 10 % slower is found by CPU; the same binary is not called.
 
     The profiles behind the blocks have what was planted as their first line, and the commit that planted it. The
     build is the project's own: the program says which commit it is of.
     """
     repository = str(planted.repository(CACHE))
     base = {"source": "git", "repo": repository, "ref": "base"}
-    variants = {"baseline": base, "candidate": base | {"ref": "slow-5"}, "same": base}
+    variants = {"baseline": base, "candidate": base | {"ref": "slow-10"}, "same": base}
     checkout.make(*experiment(checkout, variants, blocks=8), "PROFILE=cpu,heap,block")
     run_dir = checkout.results("known")
     found = figures(run_dir)
 
     slow = found["candidate", "duel_cpu_us", "all"]
-    assert 1.5 < float(slow["change_pct"]) < 20
+    assert 3 < float(slow["change_pct"]) < 30
     assert float(slow["p_adj"]) <= 0.05
     # One of the two may be called different once in forty runs, which is what is promised; hardly ever both.
     both = (("duel_typical_ms", "geomean"), ("duel_cpu_us", "all"))
     assert {found["same", *of]["verdict"] for of in both} != {"regression"}
 
     said = (run_dir / "report.md").read_text()
-    of_candidate = said.partition("\n### CPU of the queries, slow-5")[2].partition("\n### ")[0]
+    of_candidate = said.partition("\n### CPU of the queries, slow-10")[2].partition("\n### ")[0]
     starts = ("| app", "| main", "| lib", "| run")
     functions = [line for line in of_candidate.splitlines() if line.startswith(starts)]
     assert functions, of_candidate
     assert functions[0].startswith("| app/vmselect.planted "), of_candidate
-    assert "planted: slow-5" in said.partition("## What changed in the sources")[2]
+    assert "planted: slow-10" in said.partition("## What changed in the sources")[2]
     assert said.count("this server does not record where it waits") == 3
     assert sum(path.stat().st_size for path in run_dir.glob("plots/flame-candidate-*.svg")) < 1_000_000
     read = [line for line in (run_dir / "raw/host1/events.jsonl").read_text().splitlines() if '"profile"' in line]
     assert len(read) == 2
     built = json.loads((run_dir / "build/candidate.json").read_text())
     version = subprocess.run([built["binary"], "-version"], check=True, capture_output=True, text=True).stdout
-    assert "-slow-5-0-g" in version
+    assert "-slow-10-0-g" in version
     assert built["components"][0]["cgo_enabled"] is True
     assert json.loads(read[0])["t"] > max(
         b["ended"] for b in map(block, run_dir.glob("raw/*/*/block.json")) if b["kind"] != "profile"
@@ -140,15 +140,16 @@ def test_what_was_planted_is_found_and_nothing_else(checkout):
 
 
 def test_background_work_makes_its_own_side_slower_on_either_side(checkout):
-    """A burner of 5 % and a collector that runs three times as often slow their own queries and batches, no other's.
+    """A burner of a fifth of a core and a collector that runs often slow their own queries and batches, no other's.
 
-    Other tests run beside, so p is that of each metric alone, and of ingestion, which scatters most, only the sign.
+    Other tests run beside: so the burner is a large one (docs/validation.md has those of 5 and 2 %), p is that of each
+    metric alone, and of ingestion, which scatters most, only the sign is judged.
     """
     repository = str(planted.repository(CACHE))
     base = {"source": "git", "repo": repository, "ref": "base"}
-    burner = base | {"ref": "burn-5"}
+    burner = base | {"ref": "burn-20"}
     data = {"workload": {"scale": 200, "workers": 2, "batch_size": 1000}}
-    in_turn = {"load": "duel", "reload": "every", "blocks": 8}
+    in_turn = {"load": "in_turn", "reload": "every", "blocks": 8}
 
     def judged(run, side):
         """Return whether query time is worse beyond chance, or better (-1), or neither (0); and ingestion time."""

@@ -61,7 +61,7 @@ def test_components_are_merged_by_role_and_other_variants_are_replaced():
 
 def test_one_of_ours_is_found_from_anywhere_and_by_its_own_name(wrote):
     """A file of the user that is called as ours is like ours, not like itself."""
-    assert wrote("name: quick\nlike: quick", "quick")["design"] == {"load": "duel", "blocks": 8}
+    assert wrote("name: quick\nlike: quick", "quick")["design"] == {"load": "in_turn", "blocks": 8}
     wrote("name: x\nlike: base")
     assert wrote("name: y\nlike: x", "y")["noise"] == {"steal_pct": 30}
 

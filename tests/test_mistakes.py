@@ -87,7 +87,7 @@ MISTAKES = {
     "make plan SET=host.port=99999": "host.port: input should be less than or equal to 65535",
     "make plan SET=workload.data_kind=irregula": "did you mean irregular?",
     "make plan SET=design.thresholds.duel_typcal_ms=2": "did you mean duel_typical_ms?",
-    "make plan SET='design.load=duel design.loaded_by=baseline design.reload=once'": "leave out design.loaded_by",
+    "make plan SET='design.load=in_turn design.loaded_by=baseline design.reload=once'": "leave out design.loaded_by",
     "make plan EXPERIMENT=twice.yml": "twice.yml:4: not YAML: the key duel is there twice, first in line 2",
 }
 INSTALLED = "import sys; from tsduel.cli.app import installed; sys.argv[0] = 'tsduel'; sys.exit(installed())"

@@ -36,7 +36,7 @@ def block(project, monkeypatch):
         data = read.read_file(PROJECT / "experiments" / f"own-{name}.yml")
         data |= {"noise": UNJUDGED, "host": {"port": free_port(), "pin": "off"}}
         data["design"] |= {"blocks": 1, "warmup_blocks": 0, "spare_blocks": 0, "max_failed_blocks": 0}
-        data["duel"] |= {"seconds": 0.05, "least": 8, "fewest": 4, "sittings": 1, "idle_s": 0.1}
+        data["duel"] |= {"seconds": 0.05, "min_exchanges": 8, "floor_exchanges": 4, "sittings": 1, "idle_s": 0.1}
         if "file" not in data["workload"]:
             data["workload"] |= {"scale": 40}
         for section, fields in changes.items():
@@ -44,7 +44,7 @@ def block(project, monkeypatch):
         plan = resolve.resolve(read.validate(data, "test"), run="r")
         resolve.write(project.run_dir, plan, cache=CACHE)
         build(project.run_dir)
-        for data in plan.workload.data if plan.workload.told else ():
+        for data in plan.workload.data if plan.workload.own_data else ():
             source, target = (cache / "workload" / data.key for cache in (CACHE, project.cache))
             shutil.copytree(source, target, dirs_exist_ok=True)
         process = project.start()

@@ -184,12 +184,12 @@ class TestCounts:
 class TestLoadInTurn:
     """All data is loaded in turn, and a large load of each variant alone is only for a picture."""
 
-    IN_TURN: ClassVar = {"design": {"load": "duel", "warmup_blocks": 1}}
+    IN_TURN: ClassVar = {"design": {"load": "in_turn", "warmup_blocks": 1}}
 
     def test_it_is_exchanged_ingestion_of_all_of_the_data(self):
         """The plan says so; no variant loads alone in measured blocks."""
         found = planned(**self.IN_TURN)
-        assert (found.duel.load, found.duel.load_s, found.exchanges_load, found.measures("solo")) == (
+        assert (found.duel.batches, found.duel.load_s, found.exchanges_load, found.measures("solo")) == (
             True, None, True, False,
         )  # fmt: skip
         assert {metric.name for metric, _ in primary(found)} == {
@@ -301,7 +301,7 @@ class TestKeys:
         parts = {
             "continued": {"design": {"start_from": "baseline"}},
             "mixed": {"mixed": {"seconds": 1, "ingest": 20, "queries": 5}, "workload": {"churn": CHURN}},
-            "alone": {"design": {"load": "duel", "warmup_blocks": 1}, "workload": {"solo_scale": 8}},
+            "alone": {"design": {"load": "in_turn", "warmup_blocks": 1}, "workload": {"solo_scale": 8}},
         }
 
         def key(**workload):

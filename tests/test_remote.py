@@ -27,6 +27,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.place import SshHost, SshPlace
 from tsduel.core.plan import Component, Variant
 from tsduel.core.rundir import open_run
+from tsduel.core.tsbs import OwnData
 from tsduel.places import directories, place, provision
 from tsduel.places.ssh import pack, probe
 from tsduel.places.ssh.link import Link
@@ -219,7 +220,7 @@ class TestPack:
         monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path / "cache"))
         run = tmp_path / "run"
         (run / "host").mkdir(parents=True)
-        work = plans.SMALL_WORKLOAD.model_copy(update={"told": "d.gz: 90 samples"})
+        work = plans.SMALL_WORKLOAD.model_copy(update={"own_data": OwnData(path="d.gz", holds="90 samples")})
         plans.write(run, run="r", workload=work, variants=(variant("baseline", "module"),))
         (key,) = {file.key for file in work.data}
         with pytest.raises(UserError, match=r"data\.zst: the data are no longer in the cache: start a new run"):
@@ -418,10 +419,10 @@ class TestAttendant:
         first = link()
         links = {name: replace(first, name=name) for name in ("host1", "host2")}
         for name, one in links.items():
-            (one.apart / "build").mkdir(parents=True)
-            (one.apart / "build/agent.json").write_text(json.dumps({"sha256": "equal", "binary": name}))
-            (one.apart / "build/candidate.json").write_text(json.dumps({"sha256": name}))
-        (first.apart / "build/baseline.log").write_text("cannot compile")
+            (one.received / "build").mkdir(parents=True)
+            (one.received / "build/agent.json").write_text(json.dumps({"sha256": "equal", "binary": name}))
+            (one.received / "build/candidate.json").write_text(json.dumps({"sha256": name}))
+        (first.received / "build/baseline.log").write_text("cannot compile")
         ansible.compare_builds(first.run_dir, links)
         assert json.loads((first.run_dir / "build/candidate.json").read_text()) == {"sha256": "host1"}
         assert (first.run_dir / "build/baseline.log").read_text() == "cannot compile"

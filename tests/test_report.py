@@ -197,14 +197,14 @@ SAID = {
          "between the exchanges of a block, between its sittings, and between blocks"], [],
     ),
     "loads in turn are judged, and the large load alone is told with its rate": (
-        None, {"load": "duel", "alone_s": 20.0},
+        None, {"load": "in_turn", "alone_s": 20.0},
         [r"\| Ingestion time of a batch", "CPU of an ingested sample, until acknowledged", re.escape(ONE_LOAD),
          "loaded 21,600,000 samples of 1,500 hosts alone on the machine",
          r"v1\.133\.0: 2\d\.\d+ s \(mean rate [\d,]+ samples/s\)", r"\*\*Ingestion time of a batch\*\*",
          r"Checked ([\d,]+) of \1, none failed"], [],
     ),
     "without a large load its picture is not missed": (
-        None, {"load": "duel"}, [r"\| Ingestion time of a batch"], ["Left out, since.*load rate over time"],
+        None, {"load": "in_turn"}, [r"\| Ingestion time of a batch"], ["Left out, since.*load rate over time"],
     ),
     "where nobody can read places, that is said": (
         unread_places, {}, [r"where it lay in memory cannot be read here\."], ["pieces"],

@@ -157,9 +157,8 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path
 def test_the_users_own_data_travel_to_a_bare_host(bare, checkout, run_name):
     """They are read here when the run is planned, and loaded and asked there."""
     seed(bare)
-    small = (
-        "design.blocks=1 design.warmup_blocks=0 design.spare_blocks=0 duel.seconds=0.05 duel.least=8 duel.sittings=1"
-    )
+    small = "design.blocks=1 design.warmup_blocks=0 design.spare_blocks=0 duel.sittings=1"
+    small += " duel.seconds=0.05 duel.min_exchanges=8"
     changes = {"EXPERIMENT": "experiments/own-dump.yml", "SET": f"{QUIET} {small}"}
     checkout.make("tsbs", *words_for(bare, run_name, **changes))
     run_dir = checkout.results(run_name)

@@ -350,11 +350,11 @@ class TestSittings:
 @pytest.fixture(scope="module")
 def in_turn(tmp_path_factory):
     """Tidy a run in which all data go to both in turn, with one large load of each in the warm-up block."""
-    return made(tmp_path_factory.mktemp("tidy"), load="duel", alone_s=5.0, load_sittings=2)
+    return made(tmp_path_factory.mktemp("tidy"), load="in_turn", alone_s=5.0, load_sittings=2)
 
 
 class TestLoadInTurn:
-    """design.load: duel."""
+    """design.load: in_turn."""
 
     def test_a_measured_block_has_ingestion_in_turn_and_sizes(self, in_turn):
         """CPU is that until nothing was left to do; that until the last batch was acknowledged is beside it."""

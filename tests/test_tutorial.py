@@ -21,7 +21,7 @@ COMMANDS = [
 # Small data and few blocks: the commands are tested, not the verdicts.
 SMALL = (
     "design.blocks=2 workload.scale=30 workload.solo_scale=null queries.types=[single-groupby-1-1-1] "
-    "queries.max_count=2000 duel.seconds=0.2 duel.least=16"
+    "queries.max_count=2000 duel.seconds=0.2 duel.min_exchanges=16"
 )
 
 

@@ -95,11 +95,11 @@ class TestHere:
         before = left(clone)
         with (clone / ".cache/run.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            assert "a run is using " in make(clone, "uninstall", user=NOBODY - 1, code=1)
+            assert "a run is using " in make(clone, "uninstall", user=NOBODY - 1, code=2)
         assert left(clone) == before
         elsewhere = clone.parent / "else where"
         elsewhere.mkdir()
-        make(clone, "uninstall", user=NOBODY - 1, TSDUEL_CACHE=str(elsewhere), code=1)
+        make(clone, "uninstall", user=NOBODY - 1, TSDUEL_CACHE=str(elsewhere), code=2)
         assert left(clone) == before
         elsewhere.rmdir()
         make(clone, "uninstall", user=NOBODY - 1, TSDUEL_CACHE=str(elsewhere))
@@ -117,7 +117,7 @@ class TestHere:
             path = write(clone / "results" / run / "host/outputs.json")
             path.write_text(json.dumps(outputs, indent=2))
         write(clone / "results/r-half/host/terraform.tfstate")
-        refused = make(clone, "uninstall", "TARGET=gcp", user=NOBODY - 2, code=1)
+        refused = make(clone, "uninstall", "TARGET=gcp", user=NOBODY - 2, code=2)
         assert "TARGET: nothing of ours is installed on 'gcp'" in refused
         told = make(clone, "uninstall", user=NOBODY - 2)
         assert "A RENTED MACHINE MAY STILL BE THERE and cost money: make destroy RUN=r-out\n" in told

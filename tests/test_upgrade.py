@@ -40,7 +40,7 @@ def test_new_data_continue_the_old_and_queries_know_which_they_ask(project):
 
 @pytest.mark.parametrize(
     "parts",
-    [{"queries": {"solo": True, "count": 9}}, {"duel": {"load": True}}, {"duel": {"enabled": False}}],
+    [{"queries": {"solo": True, "count": 9}}, {"duel": {"batches": True}}, {"duel": {"enabled": False}}],
 )
 def test_what_does_not_go_with_it_is_refused(parts):
     """It compares by duels on the same data."""

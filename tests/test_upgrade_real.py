@@ -20,7 +20,7 @@ def test_an_upgrade_and_the_way_back(project):
     data["design"] |= {"blocks": 1, "warmup_blocks": 0, "spare_blocks": 0, "reload": "every"}
     data["workload"] |= {"scale": 20}
     data["queries"] |= {"types": ["single-groupby-1-1-1", "cpu-max-all-8"], "max_count": 100}
-    data["duel"] |= {"seconds": 0.2, "least": 8}
+    data["duel"] |= {"seconds": 0.2, "min_exchanges": 8}
     plan = resolve.resolve(read.validate(data, "test"), run="r")
     resolve.write(project.run_dir, plan, cache=CACHE)
     build(project.run_dir)

@@ -242,7 +242,7 @@ def test_every_value_of_the_given_space_goes_with_the_given_experiment():
     assert {"workload.scale", "queries.types", "limits.cpus"} < set(space)
 
 
-@pytest.mark.parametrize(("metric", "words"), [("ingestion", "duel.load=true"), ("cpu", None)])
+@pytest.mark.parametrize(("metric", "words"), [("ingestion", "duel.batches=true"), ("cpu", None)])
 def test_batches_go_to_both_in_turn_only_for_a_metric_of_ingestion(tmp_path, metric, words):
     """They take a half of a block's time."""
     assert Worst.load(begin(tmp_path, METRIC=metric)).knobs.get("SET") == words

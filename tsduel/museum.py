@@ -90,11 +90,11 @@ def shown(name: str, results: Path | None) -> Shown | None:
 
 def chosen(names: list[str]) -> list[str]:
     """Return the exhibits of these names, or all; a UserError for a name that there is not."""
-    known = exhibits()
+    by_name = exhibits()
     for name in names:
-        if name not in {*known, ALL}:
-            raise UserError(f"{name}: no exhibit of the museum; there are {', '.join(known)}, or {ALL}")
-    return list(known) if ALL in names else names
+        if name not in {*by_name, ALL}:
+            raise UserError(f"{name}: no exhibit of the museum; there are {', '.join(by_name)}, or {ALL}")
+    return list(by_name) if ALL in names else names
 
 
 def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:

@@ -118,7 +118,8 @@ func (a *asking) plan() (times int) {
 	share := func(whole int) int { return (whole + n - 1) / n }
 	a.job = exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(a.in.Plan.Watchdog.QueryStallS),
 		MostDifferences: rule.MostDifferences, Until: exchange.Until{Lasts: record.Seconds(rule.Seconds / float64(n)),
-			Longest: record.Seconds(rule.LongestS / float64(n)), Least: share(rule.Least), Fewest: share(rule.Fewest)}}
+			Longest: record.Seconds(rule.MaxSeconds / float64(n)), Least: share(rule.MinExchanges),
+			Fewest: share(rule.FloorExchanges)}}
 	times = 1
 	if a.in.Calibration != nil && a.in.Calibration.Counts[a.queryType] > 0 {
 		count := a.in.Calibration.Counts[a.queryType]

@@ -98,7 +98,7 @@ func parts(plan *record.Plan, row record.BlockRow) []part {
 		sittings, loads = 1, 1
 	}
 	// A run that loads in turn also loads alone in its warm-up block, if the plan has data for that.
-	solo := !plan.Deployed() && (plan.Design.Load != record.InDuel || warmup && plan.Workload.Alone != nil)
+	solo := !plan.Deployed() && (plan.Design.Load != record.InTurn || warmup && plan.Workload.Alone != nil)
 	soloPhases := 5 // canary, start, load, settle, stop
 	if plan.Queries.Solo {
 		soloPhases += types
@@ -108,7 +108,7 @@ func parts(plan *record.Plan, row record.BlockRow) []part {
 		loading = 1
 	}
 	duelPhases := 2 + sittings*(2+types) // idle twice; start, stop
-	if plan.Duel.Load {
+	if plan.Duel.Batches {
 		duelPhases += 4 * loads // start, exchange, settle, stop
 	}
 	rungs := 0

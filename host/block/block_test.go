@@ -232,7 +232,7 @@ func watched(t *testing.T, spec record.Spec) func() []seen {
 func TestPlacesSayNothingOfTheSide(t *testing.T) {
 	t.Parallel()
 	spec := fakes(t)
-	spec.Plan.Duel.Enabled, spec.Plan.Duel.Load = true, true
+	spec.Plan.Duel.Enabled, spec.Plan.Duel.Batches = true, true
 	for i := range spec.Plan.Variants {
 		spec.Plan.Variants[i].Components[0].Files = map[string]string{"x.yml": "a\n"}
 		spec.Plan.Variants[i].Components[0].Env = map[string]string{"GOMAXPROCS": "3"}

@@ -28,7 +28,7 @@ func runDuel(ctx context.Context, f *frame, when string, types []string, to **re
 	}
 	err = pins.Do(d.in.Host.Pin.Client, func() error {
 		var steps []func() error
-		if d.loadsDeployments() || d.in.Plan.Duel.Load && !(d.in.loadsInTurn() && d.in.loaded) {
+		if d.loadsDeployments() || d.in.Plan.Duel.Batches && !(d.in.loadsInTurn() && d.in.loaded) {
 			steps = append(steps, func() error { return d.ingest(ctx) })
 		}
 		if d.in.loadsInTurn() && !d.in.Plan.Deployed() {

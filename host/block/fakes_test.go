@@ -51,8 +51,8 @@ var types = []string{"single-groupby-1-1-1", "cpu-max-all-1"}
 
 const lines48 = 48 // of ten samples
 
-var shortDuel = record.Duel{Enabled: true, Seconds: 0.1, Least: 8, LongestS: 1, Fewest: 4, InFlight: 1, IdleS: 0.05,
-	MostDifferences: 10, Hold: true}
+var shortDuel = record.Duel{Enabled: true, Seconds: 0.1, MinExchanges: 8, MaxSeconds: 1, FloorExchanges: 4, InFlight: 1,
+	IdleS: 0.05, MostDifferences: 10, Hold: true}
 
 var ports atomic.Int32
 
@@ -211,7 +211,7 @@ func behind(spec record.Spec, wrong map[string]string) {
 	target.Counters["queued"] = record.Counter{Name: "vmagent_remotewrite_pending_data_bytes", Role: "vmagent"}
 	target.Counters["merges"] = record.Counter{Name: "vm_merges_total", Role: "server"}
 	spec.Plan.Targets["fake"] = target
-	spec.Plan.Duel.Enabled, spec.Plan.Duel.Load = true, true
+	spec.Plan.Duel.Enabled, spec.Plan.Duel.Batches = true, true
 	build, candidate := spec.Builds.Variants["candidate"], &spec.Plan.Variants[1]
 	server := candidate.Components[0]
 	candidate.Components = nil

@@ -153,13 +153,13 @@ func (f *frame) blameLogs(err error) error {
 	return err
 }
 
-// loadsInTurn says that the queries are asked of the data that was loaded in turn (design.load: duel).
-func (f *frame) loadsInTurn() bool { return f.Plan.Design.Load == record.InDuel }
+// loadsInTurn says that the queries are asked of the data that was loaded in turn (design.load: in_turn).
+func (f *frame) loadsInTurn() bool { return f.Plan.Design.Load == record.InTurn }
 
 // samplesOf is how many samples the first lines of a file have. Each line of TSBS has as many.
 func (f *frame) samplesOf(target record.Target, file string, lines int64) (int64, error) {
 	w := f.Plan.Workload
-	if w.Told == "" || lines == w.Lines {
+	if w.OwnData == nil || lines == w.Lines {
 		return lines * w.Samples / max(1, w.Lines), nil
 	}
 	return formats.Count(file, target.DataFormat, lines)

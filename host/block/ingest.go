@@ -70,13 +70,13 @@ func (i *ingestion) job() (job exchange.Job, err error) {
 	if rule.LoadS > 0 {
 		n := i.sittings(rule.LoadSittings)
 		job.Until = exchange.Until{Lasts: record.Seconds(rule.LoadS / float64(n)),
-			Longest: record.Seconds(rule.LongestS), Least: (rule.Least + n - 1) / n, Fewest: rule.Fewest}
+			Longest: record.Seconds(rule.MaxSeconds), Least: (rule.MinExchanges + n - 1) / n, Fewest: rule.FloorExchanges}
 	}
 	job.Sides, err = i.sides(func(target *record.Target) (source exchange.Source, none exchange.Reading, err error) {
 		data, ok := i.in.Workload.DataFor(target.DataFormat)
 		if !ok || target.WritePath == "" {
-			return nil, none, record.UserError("duel.load: %s has no lines that could be sent to it in turn: "+
-				"SET=\"duel.load=false\"", target.Name)
+			return nil, none, record.UserError("duel.batches: %s has no lines that could be sent to it in turn: "+
+				"SET=\"duel.batches=false\"", target.Name)
 		}
 		path := cmp.Or(data.FeedPath, data.Path)
 		source, err = exchange.OpenBatches(path, target.WritePath, i.in.Plan.Workload.BatchSize)

@@ -16,7 +16,7 @@ import (
 func loads(t *testing.T, modes ...string) *frame {
 	t.Helper()
 	f := duels(t, modes...)
-	f.Plan.Duel.Load, f.Plan.Workload.BatchSize = true, 20
+	f.Plan.Duel.Batches, f.Plan.Workload.BatchSize = true, 20
 	return f
 }
 
@@ -59,7 +59,7 @@ func TestWorkThatIsPutOffCountsAsIngestion(t *testing.T) {
 func TestEverySittingHasItsShareAndItsOrders(t *testing.T) {
 	t.Parallel()
 	f := loads(t)
-	f.Plan.Duel.Sittings, f.Plan.Duel.LoadSittings, f.Plan.Design.Load = 4, 2, record.InDuel
+	f.Plan.Duel.Sittings, f.Plan.Duel.LoadSittings, f.Plan.Design.Load = 4, 2, record.InTurn
 	f.Row.QueryTypes, f.Plan.Duel.Counters = []string{types[1], types[0]}, "duel"
 	f.Calibration.Counts = map[string]int{types[0]: 40, types[1]: 32}
 	one, other := []string{"baseline", "candidate"}, []string{"candidate", "baseline"}
@@ -117,8 +117,8 @@ func TestEverySittingHasItsShareAndItsOrders(t *testing.T) {
 func TestOneLoadInTurnIsForAllBlocks(t *testing.T) {
 	t.Parallel()
 	spec := fakes(t)
-	spec.Plan.Duel.Enabled, spec.Plan.Duel.Load, spec.Plan.Workload.BatchSize = true, true, 20
-	spec.Plan.Queries.Solo, spec.Plan.Design.Load, spec.Plan.Design.Reload = false, record.InDuel, "once"
+	spec.Plan.Duel.Enabled, spec.Plan.Duel.Batches, spec.Plan.Workload.BatchSize = true, true, 20
+	spec.Plan.Queries.Solo, spec.Plan.Design.Load, spec.Plan.Design.Reload = false, record.InTurn, "once"
 	first, later := run(t, spec), run(t, spec)
 	succeeded(t, first)
 	succeeded(t, later)
@@ -136,7 +136,7 @@ func TestOneLoadInTurnIsForAllBlocks(t *testing.T) {
 func TestIngestionEndsAfterItsTime(t *testing.T) {
 	t.Parallel()
 	f := loads(t)
-	f.Plan.Duel.LoadS, f.Plan.Duel.Least = 1e-6, 1
+	f.Plan.Duel.LoadS, f.Plan.Duel.MinExchanges = 1e-6, 1
 	b := fight(t, f)
 	succeeded(t, b)
 	if len(b.Duel.Load) != 1 || b.Duel.Load[0].Exchanges != 1 || b.Duel.Load[0].Lines != 20 {

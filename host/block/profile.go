@@ -36,7 +36,7 @@ func Profile(ctx context.Context, spec record.Spec) error {
 		return err
 	}
 	var works []string
-	if plan.Duel.Enabled && plan.Duel.Load {
+	if plan.Duel.Enabled && plan.Duel.Batches {
 		works = append(works, "ingestion")
 	}
 	if plan.Design.Reload != "once" {

@@ -2,10 +2,13 @@ package record
 
 import "math"
 
-// The parts of a block; Bench is of Go benchmarks.
 // TakenOff is among a phase's counters the share of its objects that reading them, and background, take.
 const TakenOff = "taken_off"
 
+// InTurn is the design.load of which all data go to each variant in batches, one side at a time.
+const InTurn = "in_turn"
+
+// The parts of a block; Bench is of Go benchmarks.
 const (
 	Solo       = "solo"
 	InDuel     = "duel"

@@ -6,7 +6,7 @@ package record
 import "time"
 
 // PlanVersion is the only plan/experiment.json that this program reads.
-const PlanVersion = 9
+const PlanVersion = 10
 
 type Plan struct {
 	PlanVersion int               `json:"plan_version"`
@@ -116,13 +116,13 @@ type Settle struct {
 type Duel struct {
 	Enabled         bool    `json:"enabled"`
 	Seconds         float64 `json:"seconds"`
-	Least           int     `json:"least"`
+	MinExchanges    int     `json:"min_exchanges"`
 	Sittings        int     `json:"sittings"`
-	LongestS        float64 `json:"longest_s"`
-	Fewest          int     `json:"fewest"`
+	MaxSeconds      float64 `json:"max_seconds"`
+	FloorExchanges  int     `json:"floor_exchanges"`
 	InFlight        int     `json:"in_flight"`
 	Hold            bool    `json:"hold"`
-	Load            bool    `json:"load"`
+	Batches         bool    `json:"batches"`
 	LoadS           float64 `json:"load_s"`
 	LoadSittings    int     `json:"load_sittings"`
 	IdleS           float64 `json:"idle_s"`
@@ -173,7 +173,7 @@ type WorkloadPlan struct {
 	BatchSize      int        `json:"batch_size"`
 	Tenants        int        `json:"tenants"`
 	Churn          *Churn     `json:"churn"`
-	Told           string     `json:"told"`
+	OwnData        *OwnData   `json:"own_data"`
 	Loader         string     `json:"loader"`
 	IntervalS      float64    `json:"interval_s"`
 	Lines          int64      `json:"lines"`
@@ -202,6 +202,10 @@ type Continued struct {
 type DataKey struct {
 	Format string `json:"format"`
 	Key    string `json:"key"`
+}
+
+type OwnData struct {
+	Path string `json:"path"`
 }
 
 type Churn struct {

@@ -111,11 +111,12 @@ func countWarmup(plan *record.Plan, b *record.Block, sides int, c *record.Calibr
 }
 
 // exchanges returns how many exchanges a block has at a rate a second: as many as fill its time, but at least
-// `least`. If that would take longer than longest_s: as many as fit into longest_s, but at least `fewest`.
+// `min_exchanges`. If that would take longer than max_seconds: as many as fit into max_seconds, but at least
+// `floor_exchanges`.
 func exchanges(duel record.Duel, sides int, rate float64) int {
 	count := rate * duel.Seconds
-	if least := float64(duel.Least); count < least {
-		count = math.Max(math.Min(least, rate*duel.LongestS), float64(duel.Fewest))
+	if least := float64(duel.MinExchanges); count < least {
+		count = math.Max(math.Min(least, rate*duel.MaxSeconds), float64(duel.FloorExchanges))
 	}
 	whole := float64(balanced(duel, sides, int(count)))
 	return int(math.Ceil(count/whole) * whole)

@@ -130,7 +130,7 @@ func newFixture(t *testing.T, measured, spares int) *fixture {
 			"start": "2025-06-10T00:00:00Z", "end": "2025-06-10T13:00:00Z",
 			"lines": 585, "samples": 5850, "estimated_bytes": 4000,
 			"data": []any{map[string]any{"format": "victoriametrics", "key": "00000000000000da"}}},
-		"duel": map[string]any{"enabled": true, "seconds": 2, "least": 64, "longest_s": 10, "fewest": 16,
+		"duel": map[string]any{"enabled": true, "seconds": 2, "min_exchanges": 64, "max_seconds": 10, "floor_exchanges": 16,
 			"in_flight": 1},
 		"host":      map[string]any{"pin": "off"},
 		"place":     map[string]any{"kind": "local"},

@@ -68,7 +68,8 @@ func TestCounts(t *testing.T) {
 	}{{1000, 2, 1, 1, 2000}, {999, 2, 1, 1, 2000}, {10, 2, 1, 1, 64}, {5, 2, 1, 1, 52}, {0.1, 2, 1, 1, 16},
 		{1000, 3, 1, 1, 2004}, {0.1, 3, 1, 1, 24}, {1000, 2, 3, 1, 2016}, {0.1, 2, 8, 1, 128}, {1001, 2, 1, 4, 2016},
 		{0.1, 2, 1, 4, 16}, {0.1, 3, 1, 4, 16}, {0.1, 2, 8, 2, 64}, {0.1, 2, 8, 3, 384}} {
-		duel := record.Duel{Seconds: 2, Least: 64, LongestS: 10, Fewest: 16, InFlight: c.inFlight, Sittings: c.sittings}
+		duel := record.Duel{Seconds: 2, MinExchanges: 64, MaxSeconds: 10, FloorExchanges: 16, InFlight: c.inFlight,
+			Sittings: c.sittings}
 		got := exchanges(duel, c.sides, c.rate)
 		failIf(t, got != c.want, "%+v: %d", c, got)
 	}

@@ -131,7 +131,7 @@ func (all Running) SameStart(ctx context.Context) error {
 
 // MustBeEmpty refuses to load into a deployment that has data, or of which that is not known.
 func (v *Variant) MustBeEmpty(counters []byte) error {
-	const remedy = "leave out design.load: duel, and ask what is there"
+	const remedy = "leave out design.load: in_turn, and ask what is there"
 	counter, has := v.Module.Counters["rows_kept"]
 	rows, found, err := scrape.Sum(counters, counter)
 	switch {

@@ -36,7 +36,7 @@ func (b *block) solo(v record.Variant, of record.SoloRecord) {
 			a.edges[s.Phase+" "+s.Edge] = &a.snapshots[i]
 		}
 	}
-	inTurn := b.plan.Design.Load == record.InDuel
+	inTurn := b.plan.Design.Load == record.InTurn
 	if !inTurn || b.Kind == "warmup" {
 		a.load()
 	}

@@ -173,7 +173,8 @@ func TestTheUsersLinesContinueTheDataLater(t *testing.T) {
 	d, cache, err := dumped(t, []byte(influxLine+first))
 	must(t, err)
 	start := time.Unix(1749513600, 0)
-	plan := &record.Plan{Workload: &record.WorkloadPlan{Told: "x", Start: start, End: start.Add(101 * time.Second)}}
+	work := record.WorkloadPlan{OwnData: &record.OwnData{Path: "x"}, Start: start, End: start.Add(101 * time.Second)}
+	plan := &record.Plan{Workload: &work}
 	var moved bytes.Buffer
 	j := &job{plan: plan, format: d.Format, entries: 5}
 	must(t, later(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), j, &moved))

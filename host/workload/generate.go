@@ -137,7 +137,7 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	var end ending
 	to := &lineWriter{to: io.MultiWriter(z, data, &end), changes: changesOf(j)}
 	code, complaints := 0, []byte(nil)
-	if plan.Told != "" {
+	if plan.OwnData != nil {
 		err = later(ctx, filepath.Join(spec.Cache, "workload", plan.Data[0].Key, "data.zst"), j, to)
 	} else {
 		args := []string{fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval=" + plan.Interval}

@@ -112,7 +112,7 @@ func jobsOf(whole *record.Plan, cache string) (jobs []*job) {
 		jobs = append(jobs, &j)
 	}
 	for i, key := range plan.Data {
-		if !whole.Deployed() || whole.Design.Load == record.InDuel { // else nobody loads them
+		if !whole.Deployed() || whole.Design.Load == record.InTurn { // else nobody loads them
 			add(key, "data.zst", plan.Lines, plan.Samples, job{start: plan.Start, end: plan.End})
 		}
 		if i == 0 {
@@ -179,10 +179,9 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 			queries = append(queries, j)
 			continue
 		}
-		if j.plan.Workload.Told != "" && j.behind == "" {
-			what, _, _ := strings.Cut(j.plan.Workload.Told, ":")
+		if own := j.plan.Workload.OwnData; own != nil && j.behind == "" {
 			return record.UserError("%s: what was read of it when the run was planned is no longer in this machine's cache "+
-				"(%s): start a new run", what, j.path)
+				"(%s): start a new run", own.Path, j.path)
 		}
 		spec.Events.Log("INFO", fmt.Sprintf("generating %d %s of data into %s", j.entries, unitOf(j.format), j.path))
 		if err := phase("data", j.entries, func() error { return makeData(ctx, spec, j) }); err != nil {

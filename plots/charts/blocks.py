@@ -44,17 +44,17 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
     figure = headed(f"Block by block: values of each side, and {what}", handles, 6.5, 0.4 + 1.15 * len(lanes))
     grid = figure.subplots(len(lanes), 2, sharex="col", squeeze=False)
     for (left, right), lane in zip(grid, lanes, strict=True):
-        mine = values[values["lane"] == lane.name]
-        unit, factor = scaled(lane.unit, float(mine["value"].max()))
-        size = 4.0 if mine["block"].nunique() <= _MANY_BLOCKS else 2.2
+        of_lane = values[values["lane"] == lane.name]
+        unit, factor = scaled(lane.unit, float(of_lane["value"].max()))
+        size = 4.0 if of_lane["block"].nunique() <= _MANY_BLOCKS else 2.2
         for variant, look in drawn.items():
-            own = mine[mine["variant"] == variant].sort_values("block")
+            own = of_lane[of_lane["variant"] == variant].sort_values("block")
             x, y = own["block"], own["value"] / factor
             left.plot(x, y, color=look.colour, linestyle=look.dashes, linewidth=0.7, alpha=0.6)
             pairs = zip(x.tolist(), y.tolist(), strict=True)
             hints = [f"{labels[variant]}, block {block:.0f}: {number(v)} {unit}" for block, v in pairs]
             dots(left, x, y, look, hints, markersize=size, markeredgewidth=0)
-        if (mine["block"] <= 0).any():
+        if (of_lane["block"] <= 0).any():
             left.axvspan(-0.5, 0.5, color=PALE, linewidth=0, zorder=0.5)
         panel_title(left, lane.name)
         left.set_ylabel(unit, fontsize=7.5)
@@ -78,15 +78,15 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
 def _draw_changes(axes: Axes, changes: pd.DataFrame, labels: Mapping[str, str], size: float, *, ratio: bool) -> None:
     axes.axhline(1 if ratio else 0, color=GREY, linewidth=0.9, zorder=1.5)
     for candidate, look in looks(labels).items():
-        mine = changes[changes["candidate"] == candidate].sort_values("block")
-        if mine.empty:
+        of_candidate = changes[changes["candidate"] == candidate].sort_values("block")
+        if of_candidate.empty:
             continue
-        first = mine.iloc[0]
+        first = of_candidate.iloc[0]
         if pd.notna(first["low"]) and pd.notna(first["high"]):
             axes.axhspan(first["low"], first["high"], color=look.colour, alpha=0.15, linewidth=0, zorder=0.6)
         if pd.notna(first["estimate"]):
             axes.axhline(first["estimate"], color=look.colour, linestyle=look.dashes, linewidth=1.2, zorder=2)
-        x, y = mine["block"], mine["change"]
+        x, y = of_candidate["block"], of_candidate["change"]
         shown = [f"{TIMES}{number(v, 3)}" if ratio else f"{change(v, 2)} %" for v in y.tolist()]
         hints = [f"block {block:.0f}: {text}" for block, text in zip(x.tolist(), shown, strict=True)]
         dots(axes, x, y, look, hints, markersize=size)

@@ -62,8 +62,8 @@ def median_curve(curves: list[Curve], *, rates: bool = True) -> Curve:
     values = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan if rates else y[-1]) for x, y in curves])
     last = np.array([y[-1] for _, y in curves])
     values[:, -1] = np.where(np.isnan(values[:, -1]), last, values[:, -1])
-    known = ~np.isnan(values).all(axis=0)
-    return grid[known], np.nanmedian(values[:, known], axis=0)
+    columns = ~np.isnan(values).all(axis=0)
+    return grid[columns], np.nanmedian(values[:, columns], axis=0)
 
 
 def draw(axes: Axes, curves: list[Curve], look: Look, name: str, *, rates: bool = True) -> None:

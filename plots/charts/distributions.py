@@ -35,9 +35,9 @@ def distributions(table: pd.DataFrame, query_types: Sequence[str], labels: Mappi
     handles = [key(labels[variant], look, marker=look.marker, markersize=4) for variant, look in drawn.items()]
     figure = headed("Query time of every exchange, ms (left is better)", handles, 6.5, 0.4 + 1.75 * rows)
     for axes, query_type in zip(panels(figure, len(types), _COLUMNS, sharey=True), types, strict=True):
-        mine = table[table["query_type"] == query_type]
+        of_type = table[table["query_type"] == query_type]
         for variant, look in drawn.items():
-            curve = mine[mine["variant"] == variant].sort_values("quantile")
+            curve = of_type[of_type["variant"] == variant].sort_values("quantile")
             quantile, value = curve["quantile"].to_numpy(), curve["value_ms"].to_numpy()
             axes.plot(value, quantile, color=look.colour, linestyle=look.dashes, linewidth=1.3)
             marks = [q for q in _MARKED if len(quantile) and quantile[0] <= q <= quantile[-1]]
@@ -45,7 +45,7 @@ def distributions(table: pd.DataFrame, query_types: Sequence[str], labels: Mappi
             pairs = zip(marks, times.tolist(), strict=True)
             hints = [f"{labels[variant]}, p{100 * q:g}: {number(ms)} ms" for q, ms in pairs]
             dots(axes, times, marks, look, hints, markersize=3.6)
-        _axes(axes, mine)
+        _axes(axes, of_type)
         panel_title(axes, query_type, _LONGEST)
     figure.supxlabel("ms, logarithmic", fontsize=9)
     figure.supylabel("exchanges done within, %", fontsize=9)

@@ -131,7 +131,7 @@ def forest(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, nar
     against = f" against {next(iter(labels.values()))}" if two else ""
     handles = [key(labels[name], look, literal(against), line=False) for name, look in drawn.items()]
     bands = (("threshold", PALE, any(b.threshold for b in bars)), ("A/A here", DARK_BAND, any(b.floor for b in bars)))
-    handles += [Line2D([], [], color=colour, linewidth=6, label=name) for name, colour, known in bands if known]
+    handles += [Line2D([], [], color=colour, linewidth=6, label=name) for name, colour, any_drawn in bands if any_drawn]
     row_in, width = (_NARROW_ROW_IN, _NARROW_IN) if narrow else (_ROW_IN, 6.5)
     names = [literal(name, 2 * _LINE) for _, name in order]
     if not narrow and max(map(len, names)) > _LONGEST:

@@ -41,10 +41,10 @@ def over_hosts(wholes: Sequence[Whole], labels: Mapping[str, str]) -> Figure:
     grid = panels(figure, len(names), _COLUMNS, sharey=True)
     for axes, name in zip(grid, names, strict=True):
         axes.axvline(0, color=GREY, linewidth=0.9, zorder=1)
-        mine = [whole for whole in wholes if whole.name == name]
+        of_name = [whole for whole in wholes if whole.name == name]
         panel_title(axes, name)
-        axes.set_xlabel({"higher": "better →", "lower": "← better"}.get(mine[0].row["better"], ""), fontsize=7.5)
-        for whole in mine:
+        axes.set_xlabel({"higher": "better →", "lower": "← better"}.get(of_name[0].row["better"], ""), fontsize=7.5)
+        for whole in of_name:
             dodge = _DODGE * (list(drawn).index(whole.row["candidate"]) - (len(drawn) - 1) / 2)
             _draw(axes, whole, rows, drawn[whole.row["candidate"]], dodge)
         readable(axes, which="x", most=5)
@@ -55,8 +55,8 @@ def over_hosts(wholes: Sequence[Whole], labels: Mapping[str, str]) -> Figure:
 
 def _draw(axes: Axes, whole: Whole, rows: Sequence[str], look: Look, dodge: float) -> None:
     row = whole.row
-    for host, known in row["by_host"].items():
-        at, mean, blocks = rows.index(host) + dodge, known["change_pct"], whole.blocks.get(host, ())
+    for host, estimate in row["by_host"].items():
+        at, mean, blocks = rows.index(host) + dodge, estimate["change_pct"], whole.blocks.get(host, ())
         axes.plot(blocks, [at] * len(blocks), linestyle="", marker=".", color=look.colour, alpha=0.45, markersize=4)
         dots(axes, [mean], [at], look, [f"{whole.name}, {host}: {change(mean, 2)} %"], markersize=4)
     at = rows.index("") + dodge

@@ -30,10 +30,12 @@ def responses(table: pd.DataFrame, labels: Mapping[str, str]) -> Figure | None:
     handles = [key(labels[v], look) for v, look in drawn.items()]
     figure = headed("Response time by percentile, ms (lower is better)", handles, 6.5, 2.7)
     for axes, name in zip(panels(figure, len(operations), len(NAMES)), operations, strict=True):
-        mine = table[(table["operation"] == name) & (table["quantile"] < 1)]
+        of_operation = table[(table["operation"] == name) & (table["quantile"] < 1)]
         for variant, look in drawn.items():
             for time, width in (("service", 0.7), ("response", 1.8)):
-                curve = mine[(mine["variant"] == variant) & (mine["time"] == time)].sort_values("quantile")
+                curve = of_operation[(of_operation["variant"] == variant) & (of_operation["time"] == time)].sort_values(
+                    "quantile"
+                )
                 curve = curve[curve["quantile"] <= 1 - 1 / curve["n"].clip(lower=1)]
                 axes.plot(
                     1 / (1 - curve["quantile"]), curve["value_ms"], color=look.colour, linestyle=look.dashes,

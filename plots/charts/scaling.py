@@ -64,16 +64,16 @@ def _panel(
         axes.set_xscale("log")
     axes.set_yscale("log")
     for at, (variant, look) in enumerate(looks(labels).items()):
-        mine = panel.points[panel.points["variant"] == variant]
+        of_variant = panel.points[panel.points["variant"] == variant]
         # Variants stand a little apart, so that none hides another.
         beside = (at - (len(labels) - 1) / 2) * _APART
         reach = np.log10(places[-1] / places[0]) if numeric else float(len(places))
-        x = mine["at"] * 10 ** (beside * reach / 2) if numeric else mine["at"] + beside * reach
-        y = mine["value"] / factor
-        marks = zip(mine["setting"], mine["block"], y, strict=True)
+        x = of_variant["at"] * 10 ** (beside * reach / 2) if numeric else of_variant["at"] + beside * reach
+        y = of_variant["value"] / factor
+        marks = zip(of_variant["setting"], of_variant["block"], y, strict=True)
         hints = [f"{labels[variant]}, {name}, block {b:.0f}: {numbers.number(v)} {unit}" for name, b, v in marks]
         dots(axes, x, y, look, hints, markersize=3.2, alpha=0.45, markeredgewidth=0)
-        middle = mine.groupby("at")["value"].median() / factor
+        middle = of_variant.groupby("at")["value"].median() / factor
         axes.plot(
             middle.index.to_numpy(dtype=float), middle.to_numpy(), color=look.colour,
             linestyle=look.dashes if numeric else "", marker=look.marker if numeric else "_",
@@ -81,8 +81,8 @@ def _panel(
         )  # fmt: skip
         if words := panel.exponents.get(variant):
             # The margin below leaves room above the curves.
-            place = (0.02, 0.97 - 0.1 * at)
-            axes.text(*place, words, transform=axes.transAxes, fontsize=7.2, color=look.colour, va="top", zorder=5)
+            corner = (0.02, 0.97 - 0.1 * at)
+            axes.text(*corner, words, transform=axes.transAxes, fontsize=7.2, color=look.colour, va="top", zorder=5)
     arrow = {"higher": " (↑ better)", "lower": " (↓ better)"}.get(panel.better, "")
     panel_title(axes, f"{panel.title}, " + f"{unit}{arrow}".replace(" ", "\N{NO-BREAK SPACE}"))
     low, high = (float(v) / factor for v in (panel.points["value"].min(), panel.points["value"].max()))

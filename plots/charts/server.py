@@ -40,9 +40,9 @@ def course(series: pd.DataFrame, labels: dict[str, str]) -> Figure | None:
     figure = headed("The server over time, each variant alone (lower is better)", handles, 6.5, 0.5 + 1.2 * len(panels))
     grid = figure.subplots(len(panels), len(phases), sharex="col", sharey="row", squeeze=False, width_ratios=widths)
     for row, metric in zip(grid, panels, strict=True):
-        mine, (unit, name) = series[series["metric"] == metric], PANELS[metric]
-        unit, factor = scaled(unit, float(mine["value"].max()))
-        values = mine.assign(value=mine["value"] / factor)
+        of_metric, (unit, name) = series[series["metric"] == metric], PANELS[metric]
+        unit, factor = scaled(unit, float(of_metric["value"].max()))
+        values = of_metric.assign(value=of_metric["value"] / factor)
         for axes, phase in zip(row, phases, strict=True):
             # Each block has its own order of query types: average rates of queries over long windows.
             most = curves.MOST_POINTS if metric != RATE else 12 if phase == "query" else 30

@@ -32,10 +32,10 @@ def over_hours(windows: pd.DataFrame, slopes: Sequence[Slope], labels: Mapping[s
     handles = [key(labels[variant], look) for variant, look in drawn.items()]
     figure = headed("Each variant alone, hour after hour (the thick line: its slope)", handles, 6.5, 5.0)
     for axes, name in zip(panels(figure, len(metrics), 2), metrics, strict=True):
-        mine = windows[windows["metric"] == name]
+        of_metric = windows[windows["metric"] == name]
         title, unit = NAMES[name]
-        unit, factor = scaled(unit, float(mine["value"].max()))
-        for (variant, _), life in mine.groupby(["variant", "life"]):
+        unit, factor = scaled(unit, float(of_metric["value"].max()))
+        for (variant, _), life in of_metric.groupby(["variant", "life"]):
             look, life = drawn[str(variant)], life.sort_values("elapsed_s")  # noqa: PLW2901 - the same life, in order
             hours, values = life["elapsed_s"].to_numpy() / 3600, life["value"].to_numpy() / factor
             axes.plot(hours, values, color=look.colour, linewidth=0.6, alpha=0.5)

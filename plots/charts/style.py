@@ -145,8 +145,8 @@ def dots(axes: Axes, x: Any, y: Any, look: Look, hints: Sequence[str], **changes
 
 def note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float], **options: Any) -> None:
     """Write a text beside a place: x from 0 to 1 across the axes, y in data; `shift` in points."""
-    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "fontsize": 7.5}
-    axes.annotate(text, at, xytext=shift, **(place | options))
+    anchor: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "fontsize": 7.5}
+    axes.annotate(text, at, xytext=shift, **(anchor | options))
 
 
 def readable(axes: Axes, *, which: str = "y", most: int = 5) -> None:

@@ -27,14 +27,14 @@ def through(steps: pd.DataFrame, states: Mapping[str, str], labels: Mapping[str,
     axes = figure.add_subplot()
     axes.axhspan(-100 * threshold / (100 + threshold), threshold, color=PALE, linewidth=0, zorder=0.5)
     axes.axhline(0, color=GREY, linewidth=0.9, zorder=1)
-    for _, mine in steps.groupby(["candidate", "query_type"], sort=False):
-        look, mean = drawn[mine["candidate"].iloc[0]], not mine["query_type"].iloc[0]
-        x, y = [names.index(state) for state in mine["state"]], mine["change"].tolist()
+    for _, of_type in steps.groupby(["candidate", "query_type"], sort=False):
+        look, mean = drawn[of_type["candidate"].iloc[0]], not of_type["query_type"].iloc[0]
+        x, y = [names.index(state) for state in of_type["state"]], of_type["change"].tolist()
         axes.plot([0, *x], [0.0, *y], color=look.colour, linestyle=look.dashes, linewidth=_MEAN if mean else 0.7,
                   alpha=1.0 if mean else 0.55, zorder=4 if mean else 2)  # fmt: skip
         style = {"zorder": 5, "markersize": 6, "alpha": 1.0} if mean else {"zorder": 3, "markersize": 3, "alpha": 0.55}
-        dots(axes, x, y, look, mine["hint"].tolist(), **style)
-        for at, low, high in zip(x, mine["low"], mine["high"], strict=True) if mean else ():
+        dots(axes, x, y, look, of_type["hint"].tolist(), **style)
+        for at, low, high in zip(x, of_type["low"], of_type["high"], strict=True) if mean else ():
             if pd.notna(low) and pd.notna(high):
                 axes.plot([at, at], [low, high], color=look.colour, linewidth=1.5, zorder=4)
     axes.set_xticks(range(len(names)), [literal(words) for words in states.values()])
@@ -43,8 +43,8 @@ def through(steps: pd.DataFrame, states: Mapping[str, str], labels: Mapping[str,
     readable(axes, most=7)
     # Name the query types that end highest and lowest.
     last = steps[(steps["query_type"] != "") & (steps["state"] == names[-1])].sort_values("change", kind="stable")
-    for place in dict.fromkeys((len(last) - 1, 0)) if len(last) else ():
-        step = last.iloc[place]
+    for index in dict.fromkeys((len(last) - 1, 0)) if len(last) else ():
+        step = last.iloc[index]
         white = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
         end = (len(names) - 1, float(step["change"]))
         note(

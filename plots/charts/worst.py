@@ -31,9 +31,9 @@ def worst_map(
         axes.axhline(0, color=GREY, linewidth=0.8)
         axes.axhline(threshold, color=GREY, linewidth=0.8, linestyle=(0, (2, 2)))
         for anew, size in ((False, 3.0), (True, 6.0)):
-            mine = [(places[at], change) for places, change, is_anew in points if is_anew is anew]
+            shown = [(places[at], change) for places, change, is_anew in points if is_anew is anew]
             axes.plot(
-                [x for x, _ in mine], [y for _, y in mine], "o", markersize=size, color=LOOKS[int(anew)].colour,
+                [x for x, _ in shown], [y for _, y in shown], "o", markersize=size, color=LOOKS[int(anew)].colour,
                 markerfacecolor=LOOKS[1].colour if anew else "none",
             )  # fmt: skip
         axes.set_xticks(

@@ -41,6 +41,6 @@ def _for_trackers(source: Source) -> dict[str, str]:
         "bigger-is-better.json": trackers.github_action_benchmark(source, "higher"),
         "bencher.json": trackers.bencher(source),
     }
-    known = {name: document for name, document in documents.items() if document}  # trackers refuse an empty list
-    texts = {name: json.dumps(d, indent=1, ensure_ascii=False, allow_nan=False) + "\n" for name, d in known.items()}
+    filled = {name: document for name, document in documents.items() if document}  # trackers refuse an empty list
+    texts = {name: json.dumps(d, indent=1, ensure_ascii=False, allow_nan=False) + "\n" for name, d in filled.items()}
     return texts | otava.files(source)

@@ -56,8 +56,10 @@ def figures(source: Source) -> Iterator[Figure]:
             if not tracked(metric) or row["verdict"] == "failed" or median is None:
                 continue
             table = values_of(source, metric.name, row["query_type"])
-            mine = table[(table["variant"] == row["candidate"]) & table["block"].isin(comparison.valid)]["value"]
-            least, largest = (min(mine), max(mine)) if len(mine) else (median, median)
+            of_candidate = table[(table["variant"] == row["candidate"]) & table["block"].isin(comparison.valid)][
+                "value"
+            ]
+            least, largest = (min(of_candidate), max(of_candidate)) if len(of_candidate) else (median, median)
             yield Figure(row, short(median), short(least), short(largest))
 
 
@@ -83,8 +85,8 @@ def github_action_benchmark(source: Source, better: Literal["lower", "higher"]) 
         for figure in figures(source)
         if figure.row["better"] == better
     ]
-    known = {entry["name"] for entry in judged}
-    return judged + [entry for entry in _shifts(source) if better == "lower" and entry["name"] not in known]
+    names = {entry["name"] for entry in judged}
+    return judged + [entry for entry in _shifts(source) if better == "lower" and entry["name"] not in names]
 
 
 def _name(source: Source, *parts: str) -> str:

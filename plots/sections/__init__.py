@@ -16,7 +16,7 @@ class Section:
     """A part of a report below a title; `make` returns an empty text if the run has no data for it."""
 
     title: str
-    place: int
+    order: int
     shapes: tuple[Shape, ...]
     make: Make
 
@@ -24,11 +24,11 @@ class Section:
 _SECTIONS: list[Section] = []
 
 
-def heading(title: str, place: int, *shapes: Shape) -> Callable[[Make], Make]:
-    """Make a function a section: `place` is its order in the report, `shapes` are the reports that have it (or all)."""
+def heading(title: str, order: int, *shapes: Shape) -> Callable[[Make], Make]:
+    """Make a function a section: `order` is where it stands, `shapes` are the reports that have it (or all)."""
 
     def add(make: Make) -> Make:
-        _SECTIONS.append(Section(title, place, shapes, make))
+        _SECTIONS.append(Section(title, order, shapes, make))
         return make
 
     return add
@@ -38,5 +38,5 @@ def sections(source: Source) -> list[Section]:
     """Return the sections of a run's report in their order."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
-    mine = (section for section in _SECTIONS if not section.shapes or source.shape in section.shapes)
-    return sorted(mine, key=lambda section: section.place)
+    of_shape = (section for section in _SECTIONS if not section.shapes or source.shape in section.shapes)
+    return sorted(of_shape, key=lambda section: section.order)

@@ -84,8 +84,8 @@ def _advice(row: Row, source: Source) -> str:
     if numbers.by_ratio(row):
         return "more blocks" if inconclusive else "nothing: it is decided"
     if row.get("over_hosts") and inconclusive:
-        known = (("BLOCKS", row["blocks_needed"]), ("HOSTS", row["hosts_needed"]))
-        return next((f"{knob}={needed}" for knob, needed in known if needed), "quieter machines")
+        wanted = (("BLOCKS", row["blocks_needed"]), ("HOSTS", row["hosts_needed"]))
+        return next((f"{knob}={needed}" for knob, needed in wanted if needed), "quieter machines")
     duel, block_s = source.plan.duel, float(source.plan.duration.block_s if source.plan.duration else 0)
     types = 1 if row["query_type"] in source.query_types else len(source.query_types)
     advice = advise(
@@ -107,16 +107,16 @@ def _figure(source: Source) -> Figure | None:
         metric = source.metrics[row["metric"]]
         if not comparison.row(metric.name, row["query_type"]):
             continue
-        known = values_of(source, metric.name, row["query_type"])
-        if known["block"].nunique() < LEAST:
+        measured = values_of(source, metric.name, row["query_type"])
+        if measured["block"].nunique() < LEAST:
             continue
         name = comparison.named(row, brief=True)
         lanes.append(Lane(name, metric.unit, metric.better == "higher", numbers.by_ratio(row)))
         # The warm-up blocks of several hosts do not stand at the beginning: leave them out.
         left_out = source.run.warmups if len(source.plan.every_host) > 1 else ()
-        values.append(known[~known["block"].isin(left_out)].assign(lane=name))
+        values.append(measured[~measured["block"].isin(left_out)].assign(lane=name))
         interval = {"low": row["lo_pct"], "high": row["hi_pct"], "estimate": row["change_pct"]}
-        moved = changes_of(source, comparison, row, known).assign(lane=name, **interval)
+        moved = changes_of(source, comparison, row, measured).assign(lane=name, **interval)
         if numbers.by_ratio(row):
             drawn = ["change", *interval]
             moved[drawn] = 1 + moved[drawn].astype(float) / 100
@@ -134,23 +134,27 @@ def values_of(source: Source, metric: str, query_type: str) -> pd.DataFrame:
     blocks.
     """
     table = source.table("measurements")
-    mine = table[table["metric"] == metric]
+    of_metric = table[table["metric"] == metric]
     if query_type != GEOMEAN:
-        return mine[mine["query_type"] == query_type][["block", "variant", "value"]]
-    known = mine.pivot_table(index=["block", "variant"], columns="query_type", values="value")
-    wide = next((kept for axis in ("columns", "index") if not (kept := known.dropna(axis=axis)).empty), known.iloc[:0])
+        return of_metric[of_metric["query_type"] == query_type][["block", "variant", "value"]]
+    by_type = of_metric.pivot_table(index=["block", "variant"], columns="query_type", values="value")
+    wide = next(
+        (kept for axis in ("columns", "index") if not (kept := by_type.dropna(axis=axis)).empty), by_type.iloc[:0]
+    )
     if wide.empty or (wide <= 0).any(axis=None):
-        return mine.iloc[:0][["block", "variant", "value"]]
+        return of_metric.iloc[:0][["block", "variant", "value"]]
     return wide.map(math.log).mean(axis="columns").map(math.exp).rename("value").reset_index()
 
 
 def changes_of(source: Source, comparison: Comparison, row: Row, values: pd.DataFrame) -> pd.DataFrame:
     """Return columns block, candidate, change (percent), counts: the log ratio of pairs.csv, or that of the values."""
     pairs, keys = source.table("pairs"), ["metric", "candidate"]
-    mine = pairs[(pairs[keys] == [row[key] for key in keys]).all(axis="columns")]
-    if not mine.empty:
-        is_mean = mine["query_type"] == GEOMEAN
-        of_type = mine[~is_mean] if row["query_type"] == GEOMEAN else mine[mine["query_type"] == row["query_type"]]
+    of_row = pairs[(pairs[keys] == [row[key] for key in keys]).all(axis="columns")]
+    if not of_row.empty:
+        is_mean = of_row["query_type"] == GEOMEAN
+        of_type = (
+            of_row[~is_mean] if row["query_type"] == GEOMEAN else of_row[of_row["query_type"] == row["query_type"]]
+        )
         ratios = of_type.groupby("block")["log_ratio"].mean()
     else:
         wide = values.pivot_table(index="block", columns="variant", values="value")

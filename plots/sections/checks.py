@@ -45,7 +45,7 @@ def levels(source: Source) -> list[tuple[str, str, str, str]]:
         (of_type.name, side.candidate, level.level, level.why)
         for of_type in (queries.types if queries else ())
         for side in source.comparisons
-        if side.apart and (level := of_type.compared.get(source.plan.target_of(side.candidate).name))
+        if side.crosses and (level := of_type.compared.get(source.plan.target_of(side.candidate).name))
     ]
 
 
@@ -53,8 +53,8 @@ def _how_compared(source: Source) -> str:
     table, rows = source.table("checks"), []
     answered = table[(table["check"] == "exchanges_answered") & ~table["block"].isin(source.run.warmups)]
     for name, candidate, level, why in levels(source):
-        mine = answered[(answered["query_type"] == name) & answered["variant"].isin(["", candidate])]
-        sums = [pd.to_numeric(mine[column], errors="coerce").sum() for column in ("actual", "expected")]
+        of_type = answered[(answered["query_type"] == name) & answered["variant"].isin(["", candidate])]
+        sums = [pd.to_numeric(of_type[column], errors="coerce").sum() for column in ("actual", "expected")]
         compared = f"{numbers.count(sums[0])} of {numbers.count(sums[1])}"
         rows.append([name, source.labels[candidate], compared, _LEVELS[level], why or numbers.MISSING])
     note = (
@@ -69,7 +69,7 @@ def planned(source: Source) -> dict[str, int]:
     """Return how often each check should be made in the run: in each planned block as often as in a complete block.
 
     Spare blocks that did not run are left out. Only blocks that load have the checks of a load: with `reload:
-    once` the first and one after lost data, with `load: duel` the warm-up block. A warm-up block has one
+    once` the first and one after lost data, with `load: in_turn` the warm-up block. A warm-up block has one
     sitting: its own number of checks is right.
     """
     table = source.table("checks")
@@ -77,8 +77,8 @@ def planned(source: Source) -> dict[str, int]:
     warm = {row.block for row in source.run.planned if row.kind == "warmup"} & looked_at
     blocks = [row.block for row in source.run.planned if row in source.run.due or row.block in looked_at]
     counted = Counter(zip(table["check"], table["block"].astype(int), strict=True))
-    times, known = {}, dict.fromkeys(table["check"])
-    for check in [*(c for c in CHECKS if c in known), *(c for c in known if c not in CHECKS)]:
+    times, checks = {}, dict.fromkeys(table["check"])
+    for check in [*(c for c in CHECKS if c in checks), *(c for c in checks if c not in CHECKS)]:
         made = [counted[check, block] for block in blocks]
         usual = 0 if check == FOUND else max(made)
         if source.plan.design.reload == "once" or source.plan.loads_in_turn:
@@ -92,8 +92,8 @@ def _table(source: Source) -> str:
     rows, table = [], source.table("checks")
     titles = CHECKS | ({"exchanges_same": "every answer agrees as far as it is compared"} if levels(source) else {})
     for check, wanted in planned(source).items():
-        mine = table[table["check"] == check]
-        made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
+        of_check = table[table["check"] == check]
+        made, failed = int((of_check["actual"] != "").sum()), int((of_check["ok"] != "true").sum())
         verdict = f"✗ {failed} failed" if failed else "✗ never checked" if made == 0 else "✓"
         rest = f", {wanted - made} not made" if verdict == "✓" and made < wanted else ""
         rows.append([titles.get(check, check), f"checked {made:,} of {wanted:,}", f"{verdict}{rest}"])
@@ -177,21 +177,21 @@ def _doubts(comparison: Comparison, short: dict[str, float]) -> list[str]:
     lines, only_in = [], dict[str, list[str]]()
     for row in comparison.rows:
         sides = [row["baseline_median"], row["candidate_median"]]
-        known = [side for side in sides if side is not None]
+        judged = [side for side in sides if side is not None]
         if row["family"] == "primary":
             wanted = ("order effect", "the interval does not", "without")
             notes = (note for note in row["warnings"].split("; ") if note.startswith(wanted))
             lines += [f"{comparison.named(row)}: {markup.text(note)}." for note in notes]
-        if len(known) == 1 and row["family"] != "shown" and row["query_type"] != GEOMEAN:
+        if len(judged) == 1 and row["family"] != "shown" and row["query_type"] != GEOMEAN:
             only = markup.text(comparison.labels[sides[0] is None])
-            what = markup.text(row["query_type"] or comparison.named(row, brief=comparison.apart))
-            if comparison.apart:
+            what = markup.text(row["query_type"] or comparison.named(row, brief=comparison.crosses))
+            if comparison.crosses:
                 only_in.setdefault(only, []).append(what)
             else:
                 lines.append(f"{what} exists in {only} only: it is shown, and not compared.")
-        if row["metric"] in {"load_seconds", "query_seconds"} and known and min(known) < SHORT_PHASE_S:
+        if row["metric"] in {"load_seconds", "query_seconds"} and judged and min(judged) < SHORT_PHASE_S:
             name = f"{row['query_type'] or 'the load'}{markup.aside(comparison.setting)}"
-            short[name] = min(short.get(name, math.inf), *known)
+            short[name] = min(short.get(name, math.inf), *judged)
     lines += [f"Only {only} has {'; '.join(what)}: shown, and not compared." for only, what in only_in.items()]
     return lines
 

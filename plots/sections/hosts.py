@@ -80,10 +80,10 @@ def _spread(comparison: Comparison, source: Source) -> str:
         hosts = number_of(len(counting(source)), "host")
         return f"{hosts} with a block that counts. How far hosts differ is known from two hosts and three blocks on."
     spreads = [(comparison.named(row), row["hosts_pct"]) for row in rows if row["hosts_pct"] is not None]
-    known = ", ".join(f"{name} {numbers.number(spread, 2)} %" for name, spread in spreads)
+    listed = ", ".join(f"{name} {numbers.number(spread, 2)} %" for name, spread in spreads)
     text = (
         f"{number_of(max(row['hosts'] for row in rows), 'host')}; standard deviation between them, beyond that of "
-        f"their blocks: {known or 'not known'}."
+        f"their blocks: {listed or 'not known'}."
     )
     tested = [row for row in rows if row["hosts_p"] is not None]
     disagree = [comparison.named(row) for row in tested if row["hosts_p"] <= DISAGREE]

@@ -50,11 +50,11 @@ def _text(source: Source, name: str) -> str:
 @heading("How to reproduce", 91)
 def reproduce(source: Source, _: Pictures) -> str:
     """Return the command, the revisions and environment, the experiment as written, and the files of figures."""
-    given = source.plan.asked
-    written = yaml.safe_dump(given.written, sort_keys=False, allow_unicode=True, width=110) if given.written else ""
+    asked = source.plan.asked
+    written = yaml.safe_dump(asked.written, sort_keys=False, allow_unicode=True, width=110) if asked.written else ""
     environment = ", ".join(markup.code(name) for name in sorted(source.run.host.get("environment") or {}))
     return markup.paragraphs(
-        sides.command(source.plan.kind, given),
+        sides.command(source.plan.kind, asked),
         markup.folded("What has to be the same, and where the figures are", markup.items([
             *(
                 f"{v.name}: {markup.text(v.label)} is {markup.code(source.revision(v.name))}"
@@ -63,7 +63,7 @@ def reproduce(source: Source, _: Pictures) -> str:
             f"tsduel {markup.text(sides.own(source))}",
             *([f"the environment of servers: {environment}"] if environment else []),
         ]),
-        written and f"{given.experiment or 'the experiment'} as it was read, before knobs:",
+        written and f"{asked.experiment or 'the experiment'} as it was read, before knobs:",
         written and markup.block(written, "yaml"),
         "The figures behind this page: `tidy/measurements.csv` and `tidy/pairs.csv` (a line a block and metric), "
         "`stats/comparison.csv` (a line a metric), `tidy/checks.csv`; all of them from `raw/`, again with "

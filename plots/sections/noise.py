@@ -62,10 +62,10 @@ def _signals(noise: pd.DataFrame) -> str:
             continue
         size = seen["value"].abs()
         worst = seen.iloc[int(size.to_numpy().argmax())]
-        place = (f"block {worst['block']:.0f}", worst["variant"], worst["phase"], worst["query_type"])
+        moment = (f"block {worst['block']:.0f}", worst["variant"], worst["phase"], worst["query_type"])
         flags, invalid = (int((seen["effect"] == effect).sum()) for effect in (FLAG, INVALID))
         figures = [numbers.number(float(value), 3) for value in (size.median(), worst["value"])]
-        where = " ".join(filter(None, place)) if worst["value"] else ""
+        where = " ".join(filter(None, moment)) if worst["value"] else ""
         rows.append([title, *figures, where, f"{flags}, {invalid}" if flags or invalid else ""])
     return markup.table(["", "median", "worst", "where", "flags, beyond the limit"], rows, (1, 2))
 
@@ -112,11 +112,11 @@ def _effect(effect: dict[str, float] | None) -> str:
 def _places(source: Source) -> str:
     duels = [block.duel for block in source.run.blocks if block.duel and block.kind != "warmup"]
     frames = [place.frames for duel in duels for place in duel.places]
-    known = [runs for runs in frames if runs >= 0]
-    if not known:
+    counts = [runs for runs in frames if runs >= 0]
+    if not counts:
         unknown = "Every start had a fresh copy of its executable; where it lay in memory cannot be read here."
         return unknown if frames else ""
     return (
         "Every start had a fresh copy of its executable: in memory each copy lay in "
-        f"{numbers.count(min(known))} to {numbers.count(max(known))} pieces."
+        f"{numbers.count(min(counts))} to {numbers.count(max(counts))} pieces."
     )

@@ -76,8 +76,8 @@ class Pair:
         largest = max(self.whole.baseline, self.whole.candidate)
         unit, self.factor = numbers.scaled("sec/op" if timed else "B/op", largest / 10)
         self.unit = f"{unit.removesuffix('/op')}{each}"
-        known = {(p.variant, p.work, p.role, p.kind): p for p in index(source.run)}
-        self.profiles = [known[name, self.work, self.role, kind] for name in (source.baseline, comparison.candidate)]
+        by_key = {(p.variant, p.work, p.role, p.kind): p for p in index(source.run)}
+        self.profiles = [by_key[name, self.work, self.role, kind] for name in (source.baseline, comparison.candidate)]
 
     def chance(self, baseline: Any, candidate: Any) -> Any:
         """Return how far two values may be apart by chance: three standard errors of their numbers of samples."""
@@ -104,11 +104,11 @@ class Pair:
 def pairs(source: Source) -> Iterator[Pair]:
     """Yield a pair for each kind of cost that both sides have a profile of."""
     table, columns = source.table("profiles"), ["work", "role", "kind", "sample"]
-    known = table[(table["message"] == "") & ((table["work"] != "") | (table["sample"] != _HELD))]
-    for comparison in (side for side in source.comparisons if not side.apart):
+    usable = table[(table["message"] == "") & ((table["work"] != "") | (table["sample"] != _HELD))]
+    for comparison in (side for side in source.comparisons if not side.crosses):
         names = (source.baseline, comparison.candidate)
-        for _, mine in known.groupby(columns, sort=False):
-            sides = [mine[mine["variant"] == name] for name in names]
+        for _, alike in usable.groupby(columns, sort=False):
+            sides = [alike[alike["variant"] == name] for name in names]
             if not any(side.empty for side in sides):
                 yield Pair(source, comparison, sides)
 
@@ -125,7 +125,7 @@ def section(source: Source, pictures: Pictures) -> str:
         f"{f' ({role})' if source.plan.roles and role else ''}: {markup.text(message)}."
         for variant, work, role, kind, message in missing.itertuples(index=False)
     ]
-    apart = "Profiles of different databases are kept, and not compared." if source.plan.crosses else ""
+    note = "Profiles of different databases are kept, and not compared." if source.plan.crosses else ""
     intro = (
         "The profiles are of one more block, after the measured ones. In it both sides did the same work once more "
         "while they were profiled, so the cost of a function can be compared, and not only its share. There is one "
@@ -137,7 +137,7 @@ def section(source: Source, pictures: Pictures) -> str:
     )
     return markup.paragraphs(
         intro,
-        apart,
+        note,
         markup.items(lines),
         *(_subsection(pair, pictures) for pair in pairs(source) if pair.whole.baseline),
     )
@@ -210,7 +210,7 @@ def _graph(pair: Pair, pictures: Pictures) -> str:
         stacks, added = read(profile), Counter[tuple[str, ...]]()
         column = stacks.samples.index(pair.sample)
         for places, values in stacks.stacks:
-            added[tuple(short(pair, stacks.functions[place]) for place in places)] += values[column]
+            added[tuple(short(pair, stacks.functions[at]) for at in places)] += values[column]
         sides.append({stack: value * scale for stack, value in added.items()})
 
     def label(baseline: float, candidate: float) -> str:
@@ -232,8 +232,8 @@ def _graph(pair: Pair, pictures: Pictures) -> str:
 
 def _pprof(pair: Pair) -> str:
     go = [str(PROJECT / "scripts/with-go"), GO_MINIMUM, "local", "go", "tool", "pprof"]
-    base, mine = (f"{profile.paths[0]}.pprof" for profile in pair.profiles)
-    flags = ["-top", f"-nodecount={_NODES}", f"-sample_index={pair.sample}", f"-diff_base={base}", mine]
+    base, candidate = (f"{profile.paths[0]}.pprof" for profile in pair.profiles)
+    flags = ["-top", f"-nodecount={_NODES}", f"-sample_index={pair.sample}", f"-diff_base={base}", candidate]
     return printed([*go, *flags], _PPROF_S, "go tool pprof")
 
 

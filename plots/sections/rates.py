@@ -150,8 +150,8 @@ def _unsent(part: AtRates, rates: Mixed) -> Iterator[str]:
 
 def _sides(part: AtRates, table: pd.DataFrame, time: str, quantile: float) -> str:
     """Return baseline → candidate at a quantile, in ms."""
-    mine = table[(table["time"] == time) & (table["quantile"] == quantile)]
-    values = mine.set_index("variant")["value_ms"].to_dict()
+    at_time = table[(table["time"] == time) & (table["quantile"] == quantile)]
+    values = at_time.set_index("variant")["value_ms"].to_dict()
     return " → ".join(numbers.number(values.get(variant), 3) for variant in part.source.labels)
 
 
@@ -159,10 +159,10 @@ def _percentiles(part: AtRates) -> str:
     rows, table = [], part.responses
     for operation, name in NAMES.items():
         for time in ("response", "service"):
-            mine = table[(table["operation"] == operation) & (table["time"] == time)]
-            if not mine.empty:
-                counted = " to ".join(f"{n:,}" for n in sorted(set(mine["n"].astype(int))))
-                sides = (_sides(part, mine, time, quantile) for quantile in _SHOWN)
+            of_operation = table[(table["operation"] == operation) & (table["time"] == time)]
+            if not of_operation.empty:
+                counted = " to ".join(f"{n:,}" for n in sorted(set(of_operation["n"].astype(int))))
+                sides = (_sides(part, of_operation, time, quantile) for quantile in _SHOWN)
                 rows.append([f"{time} time of {name}, ms", *sides, counted])
     names = " → ".join(map(markup.text, part.source.labels.values()))
     return markup.table([names, *_SHOWN.values(), "of"], rows, range(1, len(_SHOWN) + 2))
@@ -186,7 +186,7 @@ def _kept(part: AtRates) -> str:
 def _unknown(part: AtRates, ladder: CapacityAsked) -> Iterator[str]:
     for variant, label in part.source.labels.items():
         why = Counter[str]()
-        for _, phases in groupby(part.phases(variant), key=lambda known: known[0].block):
+        for _, phases in groupby(part.phases(variant), key=lambda each: each[0].block):
             rungs = [phase.held for _, phase in phases]
             if not any(rungs):
                 why[f"held no rung, not even {ladder.rates[0]:,g} queries/s"] += 1
@@ -203,8 +203,8 @@ def _rungs(part: AtRates, pooled: pd.DataFrame, percentile: str) -> str:
     for rate in sorted({rate for rungs in tried.values() for rate, _ in rungs}):
         row = [f"{rate:,g}"]
         for variant, rungs in tried.items():
-            mine = [held for at, held in rungs if at == rate]
-            row += [numbers.number(values.get((variant, rate)), 3), f"{sum(mine)} of {len(mine)}"]
+            at_rate = [held for at, held in rungs if at == rate]
+            row += [numbers.number(values.get((variant, rate)), 3), f"{sum(at_rate)} of {len(at_rate)}"]
         rows.append(row)
     names = map(markup.text, part.source.labels.values())
     heads = [head for name in names for head in (f"{name}: {percentile}, ms", "held in blocks")]

@@ -134,8 +134,8 @@ def _data(source: Source) -> str:
     window = f"{workload.start} to {workload.end} every {workload.interval}"
     hosts, samples = numbers.count(workload.scale), numbers.count(workload.samples)
     text = f"{workload.use_case}, {hosts} hosts, {window}, seed {workload.seed}, {samples} samples"
-    if workload.told:
-        text = f"{workload.told}; {workload.start} to {workload.end}"
+    if workload.own_data:
+        text = f"{workload.own_data}; {workload.start} to {workload.end}"
     return text
 
 

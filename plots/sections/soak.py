@@ -102,9 +102,9 @@ def _differences(source: Source, slopes: list[Slope]) -> Iterator[str]:
     of = {(slope.variant, slope.metric): slope for slope in slopes if slope.verdict != "short"}
     for (variant, metric), slope in of.items():
         baseline = of.get((source.baseline, metric))
-        if variant == source.baseline or baseline is None or (apart := difference(baseline, slope)) is None:
+        if variant == source.baseline or baseline is None or (interval := difference(baseline, slope)) is None:
             continue
-        estimate, lo, hi = apart
+        estimate, lo, hi = interval
         if lo > 0 or hi < 0:
             more, label = "more" if estimate > 0 else "less", markup.text(source.labels[source.baseline])
             low, high = (_amount(slope, value) for value in sorted((abs(lo), abs(hi))))

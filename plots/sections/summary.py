@@ -47,21 +47,21 @@ def table(comparison: Comparison) -> str:
         reach = f" ({numbers.interval(row)})" if row["lo_pct"] is not None else ""
         both = f"{' → '.join(values)} {unit}"
         rows.append([comparison.named(row), both, f"{numbers.changed(row)}{reach}", comparison.mark(row)])
-    kind = "ratio" if comparison.apart else "change, %"
+    kind = "ratio" if comparison.crosses else "change, %"
     heads = ["", " → ".join(map(markup.text, comparison.labels)), f"{kind} (95 % CI)", "verdict"]
     return markup.table(heads, rows, range(1, 3)) if rows else ""
 
 
 def stands(source: Source) -> str:
     """Return what the answer stands on: blocks, the day, the CPUs, the data, the answers that were compared."""
-    known, data = dict(sides.machine(source)), source.plan.workload
+    machine, data = dict(sides.machine(source)), source.plan.workload
     samples = f"{numbers.count(data.samples)} samples" if data else ""
     made, planned = ({side.blocks for side in source.comparisons}, source.plan.design.blocks)
     few = min(len(side.valid) for side in source.comparisons) < planned
     blocks = f"{' and '.join(sorted(made))}{f' of {planned}' if few else ''}"
     limits = source.plan.limits.words if source.plan.limits else ""
     held = f"each server held to {limits}" if limits else ""
-    measured = f"{', '.join(filter(None, [blocks, source.plan.created[:10], known.get('CPU', ''), held, samples]))}."
+    measured = f"{', '.join(filter(None, [blocks, source.plan.created[:10], machine.get('CPU', ''), held, samples]))}."
     return " ".join(filter(None, [measured, compared_answers(source)]))
 
 
@@ -77,8 +77,8 @@ def sides_of_all(source: Source) -> str:
     groups: dict[str, list[str]] = {}
     for side in source.comparisons:
         verdicts = {row["verdict"] for row in sentences.subjects(side)}
-        known = [word for word, of in _DIFFERENT.items() if verdicts & of]
-        groups.setdefault(known[0] if known else "", []).append(markup.text(side.labels[1]))
+        verbs = [word for word, of in _DIFFERENT.items() if verdicts & of]
+        groups.setdefault(verbs[0] if verbs else "", []).append(markup.text(side.labels[1]))
     words = {
         "worse": "**✗ worse** in something", "better": "**✓ better** in something, worse in nothing",
         "": "neither better nor worse by more than chance and the threshold",
@@ -147,10 +147,10 @@ def deployments(source: Source) -> list[str]:
     """Return what a comparison of servers that ran already says, and what of them is not known; nothing of others."""
     if not source.plan.deployed:
         return []
-    known = set(source.table("measurements")["metric"])
-    told = {"duel_cpu_us": "CPU", "duel_rss_bytes": "memory"}
-    said = " and ".join(name for metric, name in told.items() if metric in known)
-    unknown = [name for metric, name in told.items() if metric not in known]
+    measured = set(source.table("measurements")["metric"])
+    words = {"duel_cpu_us": "CPU", "duel_rss_bytes": "memory"}
+    said = " and ".join(name for metric, name in words.items() if metric in measured)
+    unknown = [name for metric, name in words.items() if metric not in measured]
     unknown += ["peak memory", "bytes on disk and written", "instructions", "how they start and stop"]
     theirs = f"Their {said} are what their own /metrics say. " if said else ""
     text = (

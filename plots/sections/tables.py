@@ -26,8 +26,8 @@ def matrix(
     heads = [head, *(any_side.metrics[metric].named(any_side.all_or(of)) for metric, of in keys), "blocks"]
     rows = [[first, *("{1[0]} {0}".format(*numbers.sides(row)) for row in keys.values()), ""]] if first else []
     for name, side in sides:
-        known = (side.row(*key) for key in keys)
-        cells = (f"{numbers.changed(row)} {side.symbol(row)}".strip() if row else numbers.MISSING for row in known)
+        found = (side.row(*key) for key in keys)
+        cells = (f"{numbers.changed(row)} {side.symbol(row)}".strip() if row else numbers.MISSING for row in found)
         rows.append([name, *cells, str(len(side.valid))])
     return heads, rows, range(1, len(heads))
 
@@ -105,18 +105,18 @@ def shifts(comparison: Comparison, source: Source, heads: Heads) -> str:
     """
     rows, dwells = [], source.dwells_on_shift
     for query_type in source.query_types:
-        mine = [comparison.row(metric, query_type) for metric in heads]
-        if not any(mine):
+        of_metrics = [comparison.row(metric, query_type) for metric in heads]
+        if not any(of_metrics):
             continue
         if not dwells:
-            rows.append([query_type, *map(_shift, mine)])
+            rows.append([query_type, *map(_shift, of_metrics)])
             continue
-        sides = [numbers.sides(row)[1] if row else [numbers.MISSING] * 2 for row in mine]
+        sides = [numbers.sides(row)[1] if row else [numbers.MISSING] * 2 for row in of_metrics]
         rows += [
             [f"{query_type}, {label}", *(side[at] for side in sides)] for at, label in enumerate(comparison.labels)
         ]
-        rows.append([f"{query_type}, shift (95 % CI)", *map(_shift, mine)])
-        rows.append([f"{query_type}, change (95 % CI)", *map(_change, mine)])
+        rows.append([f"{query_type}, shift (95 % CI)", *map(_shift, of_metrics)])
+        rows.append([f"{query_type}, change (95 % CI)", *map(_change, of_metrics)])
     names = [f"{name}, ms" if dwells else f"shift at {name}, ms (95 % CI)" for name in heads.values()]
     return markup.table([f"Query type, {comparison.title}", *names], rows, range(1, len(heads) + 1))
 

@@ -96,7 +96,7 @@ def _sentences(comparison: Comparison, source: Source) -> Iterator[str]:
             f"has used {took['migration_cpu_seconds']} of CPU and written {took['migration_written_bytes']}. (In "
             f"brackets: {old} on the same data.)"
         )
-    down = [known for upgrade in upgrades if (known := upgrade.downgrade.get(comparison.candidate))]
+    down = [outcome for upgrade in upgrades if (outcome := upgrade.downgrade.get(comparison.candidate))]
     if down:
         yield _downgrade(down, old, new)
 
@@ -115,9 +115,9 @@ def _downgrade(down: list[Downgrade], old: str, new: str) -> str:
     answers = [answer for downgrade in starts for answer in downgrade.answers]
     parts: list[str] = []
     for window, title in WINDOWS.items():
-        mine = [answer for answer in answers if answer.window == window]
-        total, same = sum(answer.asked for answer in mine), sum(answer.same for answer in mine)
-        what = next((answer.what for answer in mine if answer.what), "")
+        of_window = [answer for answer in answers if answer.window == window]
+        total, same = sum(answer.asked for answer in of_window), sum(answer.same for answer in of_window)
+        what = next((answer.what for answer in of_window if answer.what), "")
         if total or what:
             differs = f" (e.g. {markup.code(what)})" if what and "e.g." not in "".join(parts) else ""
             parts.append(f"of queries over {title} {same} of {total} are answered the same{differs}")

@@ -27,7 +27,7 @@ HOME = "bisect"
 EXPERIMENT = "experiments/bisect.yml"
 ONE_TYPE_S = 3.0
 """`duel.seconds` where one query type is asked alone."""
-IN_TURN = "duel.load=true"
+IN_TURN = "duel.batches=true"
 """METRIC=load adds this to SET: batches in turn need far fewer blocks than loads alone."""
 OWN = ("GOOD", "BAD", "METRIC", "TYPE", "THRESHOLD")
 DECIDED = {
@@ -97,18 +97,18 @@ def kept(directory: Path, environment: Mapping[str, str]) -> Bisection:
 
 def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     """Return a new bisection from GOOD, BAD and the other knobs, with its revisions and its first step."""
-    given = {knob: hidden.knob(environment[knob].strip()) for knob in OWN if environment.get(knob, "").strip()}
+    own = {knob: hidden.knob(environment[knob].strip()) for knob in OWN if environment.get(knob, "").strip()}
     for side in ("GOOD", "BAD"):
-        if side not in given:
+        if side not in own:
             raise UserError(f"{side} is missing: make bisect GOOD=v1.131.0 BAD=v1.135.0, or GOOD=git:REPO@REF BAD=REF")
     passed = _passed(environment)
     kind, experiment = _kind(environment, passed)
-    repo, refs = _sides(given["GOOD"], given["BAD"])
+    repo, refs = _sides(own["GOOD"], own["BAD"])
     first, listed = passed.pop("BLOCKS", str(FEWEST_BLOCKS)), passed.pop("VERSIONS", "")
     if not (first.isdigit() and int(first) >= FEWEST_BLOCKS):
         raise UserError(f"BLOCKS: the first duel needs at least {FEWEST_BLOCKS}; those of other steps are calculated")
     # A plain name takes its revisions from the source of the experiment.
-    plain = not repo and not given["GOOD"].startswith("module:")
+    plain = not repo and not own["GOOD"].startswith("module:")
     versions = shlex.join(refs if plain else [named(repo, ref) for ref in refs])
     passed |= {"EXPERIMENT": experiment} if experiment else {}
     ends = {"KIND": kind, "VERSIONS": versions, "BLOCKS": first}
@@ -122,7 +122,7 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     typed = {**knobs.given(environment), **passed, "EXPERIMENT": experiment}
     passed, what = measured(kind, environment, passed, ends)
     settings = [passed.get("SET", ""), f"design.thresholds.{what.metric}={what.threshold_pct:.10g}"]
-    if kind == "tsbs" and (query_type := given.get("TYPE")):
+    if kind == "tsbs" and (query_type := own.get("TYPE")):
         asked: Any = read.asked
         if is_own(asked.queries):
             # All are asked as in any run: the mix has requests of all of them.
@@ -139,7 +139,7 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
         name=name,
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         kind=kind,
-        given={**given, **typed},
+        given={**own, **typed},
         knobs={**passed, "SET": " ".join(filter(None, settings))},
         followed=what,
         repo=searched(read.asked, role).repo if plain else repo,
@@ -154,17 +154,17 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
 
 def _passed(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the knobs of all steps; a UserError for a knob that a bisection cannot use."""
-    given = knobs.given(environment)
+    passed = knobs.given(environment)
     for knob, why in DECIDED.items():
-        if knob in given:
+        if knob in passed:
             raise UserError(f"{knob}: has no use in a bisection: {why}")
-    where = place.PLACES.get(given.get("TARGET", ""))
+    where = place.PLACES.get(passed.get("TARGET", ""))
     if where and where.rents:
         raise UserError(
-            f"TARGET={given['TARGET']}: every step would rent a machine of its own; rent one, and use "
+            f"TARGET={passed['TARGET']}: every step would rent a machine of its own; rent one, and use "
             "TARGET=ssh SSH_HOST="
         )
-    return given
+    return passed
 
 
 def measured(
@@ -177,7 +177,7 @@ def measured(
     if (
         any(name.startswith("duel_load_") for name in names)
         and not _in_turn(experiment)
-        and "duel.load" not in knobs.fields_set(passed)
+        and "duel.batches" not in knobs.fields_set(passed)
     ):
         turned = {**passed, "SET": f"{passed.get('SET', '')} {IN_TURN}".strip()}
         with contextlib.suppress(UserError):  # a target that takes no lines over HTTP can only load alone
@@ -187,7 +187,7 @@ def measured(
 
 def _in_turn(experiment: Experiment) -> bool:
     duel = getattr(experiment, "duel", None)
-    return bool(duel and duel.enabled and (duel.load or experiment.design.load == "duel"))
+    return bool(duel and duel.enabled and (duel.batches or experiment.design.load == "in_turn"))
 
 
 def searched(experiment: Experiment, role: str) -> Component:

@@ -82,18 +82,18 @@ def followed(kind: str, environment: Mapping[str, str], *, in_turn: bool = False
 
 def _followed(kind: str, environment: Mapping[str, str], *, in_turn: bool) -> Followed:
     words, query_type = WORDS[kind], environment.get("TYPE", "").strip()
-    given = environment.get("METRIC", "").strip() or next(iter(words))
-    known = {metric.name: metric for metric in WORKLOADS[kind].registered}
-    name = words.get(given, given)
-    if in_turn and given in words:
-        name = next((metric.name for metric in known.values() if metric.instead_of == name), name)
-    metric = known.get(name)
-    if metric is None and kind == "gobench" and "/" in given:  # a unit of the benchmark's own
-        metric = Metric(given, "bench", given, "lower", 3.0, "secondary", given, per_type=True)
+    wanted = environment.get("METRIC", "").strip() or next(iter(words))
+    registered = {metric.name: metric for metric in WORKLOADS[kind].registered}
+    name = words.get(wanted, wanted)
+    if in_turn and wanted in words:
+        name = next((metric.name for metric in registered.values() if metric.instead_of == name), name)
+    metric = registered.get(name)
+    if metric is None and kind == "gobench" and "/" in wanted:  # a unit of the benchmark's own
+        metric = Metric(wanted, "bench", wanted, "lower", 3.0, "secondary", wanted, per_type=True)
     if metric is None or metric.better == "none":
         raise UserError(
-            f"METRIC: {given!r} is nothing that gets better or worse; give {', '.join(words)}, or a metric of "
-            f"stats/comparison.csv{did_you_mean(given, [*words, *known])}"
+            f"METRIC: {wanted!r} is nothing that gets better or worse; give {', '.join(words)}, or a metric of "
+            f"stats/comparison.csv{did_you_mean(wanted, [*words, *registered])}"
         )
     if metric.per_role:
         query_type = query_type or environment.get("ROLE", "").strip()
@@ -115,11 +115,11 @@ def _followed(kind: str, environment: Mapping[str, str], *, in_turn: bool) -> Fo
     )
 
 
-def _threshold(given: str, usual: float) -> float:
+def _threshold(text: str, usual: float) -> float:
     try:
-        value = float(given or usual)
+        value = float(text or usual)
     except ValueError:
         value = 0.0
     if not 0 < value < 100:  # noqa: PLR2004 - percent; as design.thresholds
-        raise UserError(f"THRESHOLD: {given!r} is no number of percent above 0 and below 100")
+        raise UserError(f"THRESHOLD: {text!r} is no number of percent above 0 and below 100")
     return value

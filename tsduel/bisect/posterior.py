@@ -76,7 +76,7 @@ def posterior(count: int, seen: Mapping[int, Sequence[float]], limit: float, run
     same unit; `runs`: how many each measured revision's values are of.
     """
     points = (0, *sorted(seen))
-    sigma, known = _spreads(list(seen.values()), limit)
+    sigma, likelihood = _spreads(list(seen.values()), limit)
     middles = {at: hodges_lehmann(values) for at, values in seen.items()}
     reach = 1.5 * max(map(abs, middles.values())) + 2 * limit
     grid = np.linspace(-reach, reach, min(_MOST_LEVELS, 2 * math.ceil(4 * reach / (OFFSET * limit)) + 1))
@@ -96,7 +96,7 @@ def posterior(count: int, seen: Mapping[int, Sequence[float]], limit: float, run
     weights, levels = dict[Case, Floats](), dict[Case, list[Floats]]()
     for case, prior in _cases(points):
         parts = [segments[part] for part in itertools.pairwise((*case, len(points)))]
-        weights[case] = math.log(prior) + known + steady[case[0] - 1] + sum(weight for weight, _, _ in parts)
+        weights[case] = math.log(prior) + likelihood + steady[case[0] - 1] + sum(weight for weight, _, _ in parts)
         levels[case] = [np.zeros(len(sigma)), *(level for _, level, _ in parts)]
         variances = [np.zeros(len(sigma)), *(variance for _, _, variance in parts)]
         for i in range(len(case)):
@@ -119,11 +119,11 @@ def posterior(count: int, seen: Mapping[int, Sequence[float]], limit: float, run
 def _spreads(seen: list[Sequence[float]], limit: float) -> tuple[Floats, Floats]:
     """Return possible spreads of a block, and their log likelihoods, from differences between blocks of a revision."""
     sigma = np.geomspace(limit / 50, limit * 5, _SPREADS)
-    known = np.zeros(_SPREADS)
+    likelihood = np.zeros(_SPREADS)
     for values in seen:
         left = sum((value - hodges_lehmann(values)) ** 2 for value in values)
-        known -= max(0, len(values) - 1) * np.log(sigma) + left / (2 * sigma**2)
-    return sigma, known
+        likelihood -= max(0, len(values) - 1) * np.log(sigma) + left / (2 * sigma**2)
+    return sigma, likelihood
 
 
 def _normal(distance: Floats, error: float | Floats) -> Floats:
@@ -151,33 +151,33 @@ def _cases(points: Sequence[int]) -> Iterator[tuple[Case, float]]:
                 yield case, prior
 
 
-def answer(known: Posterior, skipped: Collection[int]) -> Answer:
+def answer(belief: Posterior, skipped: Collection[int]) -> Answer:
     """Return the likeliest steps, each together with revisions in `skipped` directly before it."""
-    case, (chance, levels) = max(known.cases.items(), key=lambda item: item[1][0])
+    case, (chance, levels) = max(belief.cases.items(), key=lambda item: item[1][0])
     steps = []
     for gap in case:
-        groups, first = list[tuple[int, int]](), known.measured[gap - 1] + 1
-        for k in range(first, known.measured[gap] + 1):
-            if k not in skipped or k == known.measured[gap]:
+        groups, first = list[tuple[int, int]](), belief.measured[gap - 1] + 1
+        for k in range(first, belief.measured[gap] + 1):
+            if k not in skipped or k == belief.measured[gap]:
                 groups.append((first, k))
                 first = k + 1
         steps.append(max(groups, key=lambda group: group[1] - group[0]))
         first, last = steps[-1]
-        chance *= (last - first + 1) / (known.measured[gap] - known.measured[gap - 1])
+        chance *= (last - first + 1) / (belief.measured[gap] - belief.measured[gap - 1])
     return Answer(tuple(steps), levels, chance)
 
 
-def following(known: Posterior, skipped: Collection[int], blocks: Mapping[int, int]) -> int | None:
+def following(belief: Posterior, skipped: Collection[int], blocks: Mapping[int, int]) -> int | None:
     """Return the revision to measure next, whose level is least known; None where no answer would help.
 
     `blocks`: how many each measured revision has; one with MOST is not measured again.
     """
-    first, second = (np.zeros(known.measured[-1] + 1) for _ in range(2))
-    for case, (chance, levels) in known.cases.items():
+    first, second = (np.zeros(belief.measured[-1] + 1) for _ in range(2))
+    for case, (chance, levels) in belief.cases.items():
         at = [np.zeros(len(first)), np.zeros(len(first))]
         reached = 0
-        for gap in range(1, len(known.measured)):
-            begin, end = known.measured[gap - 1], known.measured[gap]
+        for gap in range(1, len(belief.measured)):
+            begin, end = belief.measured[gap - 1], belief.measured[gap]
             after = levels[reached + (gap in case)]
             share = np.arange(1, end - begin + 1) / (end - begin)
             for power, moment in enumerate(at, 1):
@@ -185,13 +185,13 @@ def following(known: Posterior, skipped: Collection[int], blocks: Mapping[int, i
             reached += gap in case
         first, second = first + chance * at[0], second + chance * at[1]
     unknown = second - first**2
-    at_all = [i for i in range(1, known.measured[-1]) if i not in skipped and blocks.get(i, 0) < MOST]
+    at_all = [i for i in range(1, belief.measured[-1]) if i not in skipped and blocks.get(i, 0) < MOST]
     best = max(at_all, key=lambda i: (float(f"{unknown[i]:.2g}"), -blocks.get(i, 0)), default=None)
-    return None if best is None or unknown[best] < (KNOWN * known.limit) ** 2 else best
+    return None if best is None or unknown[best] < (KNOWN * belief.limit) ** 2 else best
 
 
-def blocks_for(known: Posterior, measured: int) -> int:
+def blocks_for(belief: Posterior, measured: int) -> int:
     """Return the least even number of blocks that tells the change from none, or as many again as were `measured`."""
-    room = (known.change / 2 / _MISTAKEN) ** 2 - (OFFSET * known.limit) ** 2
-    wanted = known.spread**2 / room if room > 0 else math.inf
+    room = (belief.change / 2 / _MISTAKEN) ** 2 - (OFFSET * belief.limit) ** 2
+    wanted = belief.spread**2 / room if room > 0 else math.inf
     return 2 * math.ceil(min(max(FEWEST, measured, min(USUAL, wanted) - measured), MOST - measured) / 2)

@@ -31,7 +31,7 @@ SIDE = "candidate"
 
 
 @dataclass(frozen=True)
-class Known:
+class Measured:
     """The results of all steps: values of blocks by revision, as log ratios or, if `native`, in `unit`.
 
     `sign` times a value is the metric's own change; above zero is as BAD is, which is `better` or worse than GOOD.
@@ -107,14 +107,14 @@ def following(environment: Mapping[str, str], results: Path, code: str = "") -> 
     bisection = opened(environment, results)
     directory = results / HOME / bisection.name
     bisection = _settled(bisection, results, code)
-    known = read(bisection, results)
+    measured = read(bisection, results)
     step: Step | None = bisection.steps[-1]
     if _ref(bisection, bisection.steps[-1]) in bisection.skipped or _compared(results, bisection.steps[-1]).exists():
         step = None
     while step is None:
-        if known:
-            refuse_ends(bisection, known)
-        step = _following(bisection, known)
+        if measured:
+            refuse_ends(bisection, measured)
+        step = _following(bisection, measured)
         if step is None:
             bisection.write(directory)
             return {}
@@ -123,7 +123,7 @@ def following(environment: Mapping[str, str], results: Path, code: str = "") -> 
         else:
             bisection = bisection.model_copy(update={"steps": (*bisection.steps, step)})
     bisection.write(directory)
-    _say(bisection, known, step)
+    _say(bisection, measured, step)
     return {**bisection.environment(step.at, blocks=step.blocks), "RUN": step.run}
 
 
@@ -197,7 +197,7 @@ def _unbuilt(run_dir: Path, variant: str) -> str:
     return ""
 
 
-def read(bisection: Bisection, results: Path) -> Known | None:
+def read(bisection: Bisection, results: Path) -> Measured | None:
     """Return the results of the steps; None before the first has ended."""
     seen, runs = dict[int, list[float]](), dict[int, list[str]]()
     ends, sign = dict[str, Any](), 1
@@ -218,48 +218,48 @@ def read(bisection: Bisection, results: Path) -> Known | None:
     native = ends["native"] is not None
     limit = ends["native"]["limit"] if native else math.log1p(bisection.followed.threshold_pct / 100)
     better = (sign > 0) == bisection.followed.higher_is_better
-    return Known(seen, limit, native, ends["unit"], runs, sign, better)
+    return Measured(seen, limit, native, ends["unit"], runs, sign, better)
 
 
-def refuse_ends(bisection: Bisection, known: Known) -> None:
+def refuse_ends(bisection: Bisection, measured: Measured) -> None:
     """Raise where there is nothing to search: BAD is like GOOD, or the machine is too noisy."""
     what, (good, bad) = bisection.followed, (bisection.revisions[0].label, bisection.revisions[-1].label)
-    values, run = known.seen[bisection.last], bisection.steps[0].run
+    values, run = measured.seen[bisection.last], bisection.steps[0].run
     if len(values) < FEWEST_BLOCKS // 2:
         raise UserError(f"only {number_of(len(values), 'block')} of {run} count, too few to begin with: see its report")
-    at, low, _ = known.interval(values)
-    seen = f"{bad} against {good} is {known.said(values)} in {what.name}, {what.direction}"
-    if low > 0 and at < known.limit:
+    at, low, _ = measured.interval(values)
+    seen = f"{bad} against {good} is {measured.said(values)} in {what.name}, {what.direction}"
+    if low > 0 and at < measured.limit:
         raise UserError(f"BAD is not bad: {seen}: real, but below THRESHOLD={what.threshold_pct:g}; give a lower one")
-    if at < known.limit:
+    if at < measured.limit:
         raise UserError(
             f"BAD is neither worse nor better: {seen}, and {what.threshold_pct:g} % is asked; look at what did change "
             f"in results/{run}/report.md, give another METRIC or TYPE, or a GOOD before it"
         )
     if low <= 0:
         raise UserError(
-            f"whether BAD is {known.side} is open: {seen}; with more blocks (BLOCKS={2 * len(values)}) or on a quieter "
-            "machine it would be known"
+            f"whether BAD is {measured.side} is open: {seen}; with more blocks (BLOCKS={2 * len(values)}) or on a "
+            "quieter machine it would be known"
         )
 
 
-def think(bisection: Bisection, known: Known) -> Posterior:
+def think(bisection: Bisection, measured: Measured) -> Posterior:
     """Return the posterior over the revisions after GOOD."""
-    runs = {at: max(1, len(known.runs.get(at, []))) for at in known.seen}
-    return posterior.posterior(bisection.last, known.seen, known.limit, runs)
+    runs = {at: max(1, len(measured.runs.get(at, []))) for at in measured.seen}
+    return posterior.posterior(bisection.last, measured.seen, measured.limit, runs)
 
 
-def _following(bisection: Bisection, known: Known | None) -> Step | None:
+def _following(bisection: Bisection, measured: Measured | None) -> Step | None:
     """Return the next step; None where the answer is sure or more blocks would not help."""
-    if known is None:
+    if measured is None:
         return None
-    belief, skipped = think(bisection, known), bisection.left_out
+    belief, skipped = think(bisection, measured), bisection.left_out
     if posterior.answer(belief, skipped).chance >= posterior.SURE:
         return None
-    at = posterior.following(belief, skipped, {i: len(values) for i, values in known.seen.items()})
+    at = posterior.following(belief, skipped, {i: len(values) for i, values in measured.seen.items()})
     if at is None:
         return None
-    blocks = posterior.blocks_for(belief, len(known.seen.get(at, [])))
+    blocks = posterior.blocks_for(belief, len(measured.seen.get(at, [])))
     return Step(run=f"{bisection.name}-{len(bisection.steps):02d}", at=at, blocks=blocks)
 
 
@@ -274,14 +274,14 @@ def _refused(bisection: Bisection, step: Step) -> str:
     return ""
 
 
-def _say(bisection: Bisection, known: Known | None, step: Step) -> None:
+def _say(bisection: Bisection, measured: Measured | None, step: Step) -> None:
     revision, blocks = bisection.revisions[step.at], number_of(step.blocks, "block")
     lines = [f"bisect    {bisection.name}: go on with make bisect RUN={bisection.name} (after an interruption)"]
-    if known is None:
+    if measured is None:
         between = number_of(bisection.last - 1, "revision")
         lines += [f"          {between} between; first GOOD against BAD, {blocks}"]
     else:
-        best = posterior.answer(think(bisection, known), bisection.left_out)
+        best = posterior.answer(think(bisection, measured), bisection.left_out)
         labels = " and ".join(bisection.revisions[last].label for _, last in best.steps)
         lines += [f"          so far {labels} with {100 * best.chance:.0f} %; now {revision.label}, {blocks}"]
     sys.stderr.write("\n".join(lines) + "\n")

@@ -112,9 +112,9 @@ def compare_builds(run_dir: Path, links: dict[str, Link]) -> None:
     """Copy the first host's records and logs of builds to build/, and name the hosts with different builds."""
     builds: dict[str, dict[str, list[object]]] = {}
     for name, link in reversed(links.items()):
-        if (link.apart / "build").is_dir():
-            shutil.copytree(link.apart / "build", run_dir / "build", dirs_exist_ok=True)
-        for path in sorted(link.apart.glob("build/*.json")):
+        if (link.received / "build").is_dir():
+            shutil.copytree(link.received / "build", run_dir / "build", dirs_exist_ok=True)
+        for path in sorted(link.received.glob("build/*.json")):
             record = files.read_json(path)
             identity = [record.get(key) for key in ("revision", "go_version", "sha256")]
             builds[path.stem] = {name: identity, **builds.get(path.stem, {})}

@@ -1,7 +1,7 @@
 """A git repository of VictoriaMetrics in which each branch has one known difference, to test the instrument with.
 
-`base` is the released version. `slow-0.5` to `slow-5` make the handler of range queries slower by so many percent,
-`type-3` and `type-5` that of double-groupby-1 alone; `burn-5` and `burn-2` burn so many percent of a core all the time;
+`base` is the released version. `slow-0.5` to `slow-10` make the handler of range queries slower by so many percent,
+`type-3` and `type-5` that of double-groupby-1 alone; `burn-2` to `burn-20` burn so many percent of a core all the time;
 `memory-8` holds 8 MiB more, beside Go's heap; `wrong-150` and `wrong-500` answer one query of so many wrongly. `object`
 allocates one object more a query, `bytes` 2 % more bytes for double-groupby-1 alone, and `sleep` sleeps a millisecond a
 query. Slower by 20 % are, in `window-6h`, queries over more than six hours, in `hosts-4` those of more than four hosts,
@@ -188,6 +188,9 @@ PLANTS = (
     _one_type(5),
     _hold(8),
     *_LOADS,
+    # For tests, beside which others run.
+    _slow(10),
+    _burn(20),
 )
 
 

@@ -54,8 +54,8 @@ class Tsduel(click.Group):
             _settle(ctx, self.params[0], value)
         if args[:2] == ["queries", "check"]:
             args = ["queries-check", *args[2:]]
-        known = {*self.list_commands(ctx), *PARTS, "--help", "-h", "--version"}
-        if not ctx.resilient_parsing and (not args or args[0] not in known):
+        commands = {*self.list_commands(ctx), *PARTS, "--help", "-h", "--version"}
+        if not ctx.resilient_parsing and (not args or args[0] not in commands):
             args = [HERE[0], *args]
         return super().parse_args(ctx, args)
 
@@ -103,18 +103,18 @@ def _command(name: str) -> click.Command:
     metavar = "[RUN] [KNOB=VALUE]..." if about_run else "[KNOB=VALUE]..."
 
     def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-        known = [f"{knob}=" for knob in command.knobs]
+        completions = [f"{knob}=" for knob in command.knobs]
         if about_run and results.home().is_dir():
-            known += [path.name for path in results.home().iterdir() if (path / "plan").is_dir()]
-        return [word for word in known if word.startswith(incomplete)]
+            completions += [path.name for path in results.home().iterdir() if (path / "plan").is_dir()]
+        return [word for word in completions if word.startswith(incomplete)]
 
     def call(words: tuple[str, ...]) -> int:
         from tsduel.cli import stage
 
         typed, set_here = [word for word in words if "=" not in word], [word for word in words if "=" in word]
         os.environ.update(knobs := home.words_to_knobs(set_here))
-        given, goals = click.get_current_context().obj or ((), ())
-        refuse_unread([name, *goals], [*given, *knobs])
+        names, goals = click.get_current_context().obj or ((), ())
+        refuse_unread([name, *goals], [*names, *knobs])
         if name in WORDS and typed:
             os.environ[WORDS[name]], typed = " ".join(typed), []
         if name in ASKING:
@@ -146,9 +146,9 @@ def _run_of(name: str) -> str:
     """Return RUN, or the run that a command without it is about."""
     from tsduel.cli import pipeline
 
-    given = os.environ.get("RUN", "")
-    if given or name not in OF_NEWEST_PLAN:
-        return given or "latest"
+    typed = os.environ.get("RUN", "")
+    if typed or name not in OF_NEWEST_PLAN:
+        return typed or "latest"
     if name == "plan":
         return pipeline.new_run(os.environ, os.environ.get("KIND", "") or "plan")
     return results.newest_plan()
@@ -203,11 +203,11 @@ tsduel tsbs CANDIDATE=v1.134.0      anywhere: an experiment with its knobs, each
 def main() -> int:
     """Run a command of `python -m tsduel`: results/ and the knobs are those of `make`."""
     try:
-        refuse_unknown(given := os.environ.get("TSDUEL_GIVEN", "").split())
+        refuse_unknown(names := os.environ.get("TSDUEL_GIVEN", "").split())
         goals = os.environ.pop("TSDUEL_GOALS", "").split()
         home.keep_out_of_home(os.environ)
         app = _with_version(Tsduel("tsduel", help=ABOUT, epilog=CODES, context_settings=SETTINGS))
-        code: Any = app.main(prog_name="tsduel", standalone_mode=False, obj=(given, goals))
+        code: Any = app.main(prog_name="tsduel", standalone_mode=False, obj=(names, goals))
     except UserError as error:
         _say(str(error))
         return getattr(error, "code", codes.USER)

@@ -244,11 +244,11 @@ EVERYWHERE = {"PYTHON", "TSDUEL_CACHE", "VIEW"}
 MOST_READERS = 5
 
 
-def refuse_unread(names: Sequence[str], given: Iterable[str]) -> None:
+def refuse_unread(names: Sequence[str], typed: Iterable[str]) -> None:
     """Raise for the first knob that a command does not read, with those that do; `make a b` gives its knobs to both."""
-    known = COMMANDS | PARTS
-    read = EVERYWHERE.union(*(known[name].knobs for name in names if name in known))
-    unread = [knob for knob in given if knob not in read]
+    commands = COMMANDS | PARTS
+    read = EVERYWHERE.union(*(commands[name].knobs for name in names if name in commands))
+    unread = [knob for knob in typed if knob not in read]
     if unread:
         readers = [other for other, command in COMMANDS.items() if unread[0] in command.knobs]
         more = f"; these read it: {', '.join(readers[:MOST_READERS])}" if readers else ""

@@ -42,8 +42,8 @@ def settle(environment: MutableMapping[str, str], *, results: str = "") -> None:
 
 def _xdg(environment: MutableMapping[str, str], name: str, default: str) -> Path:
     # A path that is not absolute has to be ignored, says the specification.
-    given = Path(environment.get(name) or "-")
-    return (given if given.is_absolute() else Path.home() / default) / "tsduel"
+    directory = Path(environment.get(name) or "-")
+    return (directory if directory.is_absolute() else Path.home() / default) / "tsduel"
 
 
 def keep_out_of_home(environment: MutableMapping[str, str]) -> None:

@@ -46,16 +46,16 @@ def main(revisions: Sequence[str], against: str, *, full: bool, watch: bool) -> 
     if database != "victoriametrics":
         targets = " ".join(f"variants.{side}.target={database}" for side in ("baseline", "candidate"))
         knobs["SET"] = " ".join(filter(None, [targets, _OWN[database], os.environ.get("SET", "")]))
-    given = {**os.environ, **knobs, "KIND": "tsbs"}
-    return _watch(top, given) if watch else pipeline.compare(given)
+    environment = {**os.environ, **knobs, "KIND": "tsbs"}
+    return _watch(top, environment) if watch else pipeline.compare(environment)
 
 
 def refuse_command(words: Sequence[str]) -> None:
     """Raise for a mistyped command, which is no revision."""
-    known = [*COMMANDS, "watch", "here", "completion"]
+    commands = [*COMMANDS, "watch", "here", "completion"]
     if (
         words
-        and (near := nearest(words[0], known))
+        and (near := nearest(words[0], commands))
         and not repository.answer(Path.cwd(), "rev-parse", "--verify", "-q", words[0])
     ):
         raise UserError(f"{words[0]!r} is neither a command nor a revision of this checkout; did you mean {near}?")
@@ -118,15 +118,15 @@ def _revision(top: Path, name: str) -> str:
     raise UserError(f"{name!r} is no revision of {top}{more}")
 
 
-def _watch(top: Path, given: Mapping[str, str]) -> int:
+def _watch(top: Path, environment: Mapping[str, str]) -> int:
     """Compare the tree whenever it has changed and builds; print one line a run until Ctrl-C."""
-    print(f"watching {top}; each tree that builds is compared with {given['BASELINE'].rpartition('@')[2][:12]}")
+    print(f"watching {top}; each tree that builds is compared with {environment['BASELINE'].rpartition('@')[2][:12]}")
     seen = ""
     while True:
         tree = _tree(top)
         if tree != seen and tree == _settled(top, tree):
             seen = tree
-            print(f"{time.strftime('%H:%M:%S')} {_one_run(given)}", flush=True)
+            print(f"{time.strftime('%H:%M:%S')} {_one_run(environment)}", flush=True)
         time.sleep(_PAUSE_S)
 
 
@@ -145,11 +145,11 @@ def _settled(top: Path, tree: str) -> str:
     return _tree(top) if tree else ""
 
 
-def _one_run(given: Mapping[str, str]) -> str:
-    name = pipeline.new_run(given, "tsbs")
+def _one_run(environment: Mapping[str, str]) -> str:
+    name = pipeline.new_run(environment, "tsbs")
     lines: list[str] = []
     command = [sys.executable, "-m", "tsduel", "tsbs"]
-    code = children.call(command, {**given, "RUN": name, "VIEW": "plain"}, take=lines.append)
+    code = children.call(command, {**environment, "RUN": name, "VIEW": "plain"}, take=lines.append)
     run_dir = results.home() / name
     if code == pipeline.INTERRUPTED:
         raise KeyboardInterrupt

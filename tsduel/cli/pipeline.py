@@ -43,30 +43,30 @@ def compare(environment: Mapping[str, str]) -> int:
 
     Return the first exit code that is not 0.
     """
-    known = dict(environment)
-    known["RUN"] = known.get("RUN") or new_run(known, known["KIND"])
-    looked = known.pop("TSDUEL_LOOKED", "")  # by make, before there was a .venv
-    stages = known.pop("TSDUEL_STAGES", "").split()
-    if not (looked or stages) and (code := _stage("look", known)):
+    knobs = dict(environment)
+    knobs["RUN"] = knobs.get("RUN") or new_run(knobs, knobs["KIND"])
+    looked = knobs.pop("TSDUEL_LOOKED", "")  # by make, before there was a .venv
+    stages = knobs.pop("TSDUEL_STAGES", "").split()
+    if not (looked or stages) and (code := _stage("look", knobs)):
         return code
-    if (not stages or "plan" in stages) and (code := _stage("plan", known)):
+    if (not stages or "plan" in stages) and (code := _stage("plan", knobs)):
         return code
-    run_dir = results.run_directory(known["RUN"], must_exist=True)
+    run_dir = results.run_directory(knobs["RUN"], must_exist=True)
     if not stages and (run_dir / results.STUDY).exists():
-        return sweep(run_dir, known)
-    with runlock.holding(run_dir, known.get("KIND") or "history") as lock:
+        return sweep(run_dir, knobs)
+    with runlock.holding(run_dir, knobs.get("KIND") or "history") as lock:
         for stage in (*BEFORE[1:], *MEASURED, *AFTER):
-            if (stages and stage not in stages) or (stage == "keep" and known.get("AA") != "1"):
+            if (stages and stage not in stages) or (stage == "keep" and knobs.get("AA") != "1"):
                 continue
-            if code := _stage(stage, known, lock):
-                return _stage("give-back", known | {"TSDUEL_FAILED": str(code)}, lock) if stage in MEASURED else code
+            if code := _stage(stage, knobs, lock):
+                return _stage("give-back", knobs | {"TSDUEL_FAILED": str(code)}, lock) if stage in MEASURED else code
     return 0
 
 
 def new_run(environment: Mapping[str, str], command: str) -> str:
     """Return the name of a new run: the time in UTC, and what is asked."""
-    given = environment.get("EXPERIMENT") or ("local" if command in {"plan", "tsbs"} else command)
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{re.sub(r'[^A-Za-z0-9._-]', '-', Path(given).stem[:60])}"
+    experiment = environment.get("EXPERIMENT") or ("local" if command in {"plan", "tsbs"} else command)
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{re.sub(r'[^A-Za-z0-9._-]', '-', Path(experiment).stem[:60])}"
 
 
 def bisect() -> int:
@@ -74,12 +74,12 @@ def bisect() -> int:
     from tsduel.bisect import bisection, steps
     from tsduel.studies.study import drive
 
-    known = {**os.environ, "RUN": os.environ.get("RUN") or new_run({}, "bisect")}
-    directory = results.home() / bisection.HOME / known["RUN"]
+    knobs = {**os.environ, "RUN": os.environ.get("RUN") or new_run({}, "bisect")}
+    directory = results.home() / bisection.HOME / knobs["RUN"]
     if not directory.is_dir():
-        steps.opened(known, results.home())
+        steps.opened(knobs, results.home())
     with runlock.holding(directory, "bisect"):
-        return drive(steps.rule(known, results.home()), compare) or _stage("bisection", known)
+        return drive(steps.rule(knobs, results.home()), compare) or _stage("bisection", knobs)
 
 
 def worst() -> int:
@@ -88,13 +88,13 @@ def worst() -> int:
     from tsduel.worst import begin, probes
     from tsduel.worst.search import Worst, best_of
 
-    known = {**os.environ, "RUN": os.environ.get("RUN") or new_run({}, "worst")}
-    directory = begin.begun(known["RUN"], known, results.home())
+    knobs = {**os.environ, "RUN": os.environ.get("RUN") or new_run({}, "worst")}
+    directory = begin.begun(knobs["RUN"], knobs, results.home())
     with runlock.holding(directory, "worst"):
         code = drive(probes.rule(directory), compare)
         if code == codes.INTERRUPTED or (code and best_of(Worst.load(directory)) is None):
             return code
-        said = _stage("worst-of", known)  # also where a full disk, or a defect, has ended the search
+        said = _stage("worst-of", knobs)  # also where a full disk, or a defect, has ended the search
         return code or said
 
 

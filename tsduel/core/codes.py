@@ -13,9 +13,9 @@ INTERRUPTED = 130
 FAIL_ON = ("", "regression")
 
 
-def fail_on(given: str) -> str:
+def fail_on(value: str) -> str:
     """Validate the knob FAIL_ON."""
-    if given not in FAIL_ON:
-        near = did_you_mean(given, FAIL_ON[1:])
-        raise UserError(f"FAIL_ON: {given!r} is not known; FAIL_ON=regression is, or leave it out{near}")
-    return given
+    if value not in FAIL_ON:
+        near = did_you_mean(value, FAIL_ON[1:])
+        raise UserError(f"FAIL_ON: {value!r} is not known; FAIL_ON=regression is, or leave it out{near}")
+    return value

@@ -108,7 +108,7 @@ def text_of(path: Path, most: int = _TEXT_MOST, errors: str = "strict") -> str:
     for magic, name in _PACKED.items():
         if content.startswith(magic):
             raise UserError(f"{where}: it is packed with {name}; unpack it, or pack it with gzip")
-    mark, encoding = next((known for known in _MARKS if content.startswith(known[0])), (b"", "utf-8"))
+    mark, encoding = next((marked for marked in _MARKS if content.startswith(marked[0])), (b"", "utf-8"))
     try:
         text = content[len(mark) :].decode(encoding, errors)
     except UnicodeDecodeError as error:

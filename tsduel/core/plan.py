@@ -31,7 +31,7 @@ from tsduel.core.sections import (
 from tsduel.core.target import Target
 from tsduel.core.tsbs import Mixed, Queries, Workload
 
-VERSION = 9
+VERSION = 10
 
 
 class Own(Part):
@@ -119,7 +119,7 @@ class Plan(Part):
     The first of `variants` is the baseline.
     """
 
-    plan_version: Literal[9] = 9
+    plan_version: Literal[10] = 10
     run: str
     name: str
     question: str
@@ -181,14 +181,14 @@ class Plan(Part):
     @property
     def loads(self) -> bool:
         """Whether anything is loaded: into servers that run already only if the experiment says so."""
-        return self.design.load == "duel" or not self.deployed
+        return self.design.load == "in_turn" or not self.deployed
 
     @property
     def crosses(self) -> bool:
         """Whether different databases are compared."""
         return len({variant.target for variant in self.variants}) > 1
 
-    def apart(self, candidate: str) -> bool:
+    def crosses_to(self, candidate: str) -> bool:
         """Whether a candidate is another database than the baseline."""
         return self.crosses and self.variant(candidate).target != self.variants[0].target
 
@@ -208,12 +208,12 @@ class Plan(Part):
     def exchanges_load(self) -> bool:
         """Whether the duel exchanges batches of data in every block, too."""
         once = self.loads_in_turn and self.design.reload == "once"
-        return self.duel is not None and self.duel.enabled and self.duel.load and not once
+        return self.duel is not None and self.duel.enabled and self.duel.batches and not once
 
     @property
     def loads_in_turn(self) -> bool:
         """Whether all data is loaded in turn, so that no variant loads alone."""
-        return self.design.load == "duel" and not self.deployed
+        return self.design.load == "in_turn" and not self.deployed
 
     def measures(self, part: str) -> bool:
         """Whether a part gives figures in every block; a load for all blocks (`reload: once`) does not."""

@@ -93,8 +93,8 @@ def holder(run_dir: Path) -> Holder | None:
 
 def is_attended(run_dir: Path) -> bool:
     """Return whether a command copies this run's events home now."""
-    known = holder(run_dir)
-    return known is not None and known.stage == ATTENDING
+    owner = holder(run_dir)
+    return owner is not None and owner.stage == ATTENDING
 
 
 def _inherited(path: Path) -> int | None:
@@ -132,12 +132,12 @@ def _read(path: Path) -> Holder:
 
 
 def _refusal(run_dir: Path, command: str) -> str:
-    known, name = _read(run_dir / FILE), run_dir.name
-    end = f"end it with kill {known.pid}" if known.pid else "end it"
-    if known.stage == ATTENDING:
+    owner, name = _read(run_dir / FILE), run_dir.name
+    end = f"end it with kill {owner.pid}" if owner.pid else "end it"
+    if owner.stage == ATTENDING:
         end = f"watch it with make follow RUN={name} (each finished block is here at once), or {end}"
     return (
-        f"{run_dir}: {known} writes this run now, and one command at a time may; wait for it, or {end}, then: "
+        f"{run_dir}: {owner} writes this run now, and one command at a time may; wait for it, or {end}, then: "
         f"make {command} RUN={name}"
     )
 

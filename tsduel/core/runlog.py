@@ -42,8 +42,8 @@ def recording(run_dir: Path, stage: str) -> Iterator[None]:
         with alone:
             waiting.append((level, text))
             while waiting and run_dir.is_dir():
-                known, words = waiting.pop(0)
-                write(run_dir, known, stage, words)
+                event, words = waiting.pop(0)
+                write(run_dir, event, stage, words)
 
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast("TextIO", _Copied(stream, log)) for stream in before)

@@ -117,7 +117,7 @@ class WorkloadAsked(Part):
     # Of a cluster: batches and queries go to so many tenants in turn.
     tenants: Annotated[int, Field(ge=1, le=16)] = 1
     churn: Churn | None = None
-    # Hosts of a large load of each variant alone in the warm-up block; for design.load: duel, which has no other.
+    # Hosts of a large load of each variant alone in the warm-up block; for design.load: in_turn, which has no other.
     solo_scale: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
 
     @field_validator("start", "end")
@@ -188,9 +188,9 @@ class QuerySettings(Part):
 class Duel(Part):
     """All variants resident, one operation to each in turn (docs/blocks.md); seconds are of one query type.
 
-    `hold`: all processes of a variant stand still while another one is asked. A type has `least` exchanges, or as many
-    as fit into `longest_s`, but at least `fewest`. `sittings`: of a block, each with a part of the seconds;
-    `load_sittings`: the same for batches. `load`: before the queries, exchange batches of data for `load_s` seconds
+    `hold`: all processes of a variant stand still while another one is asked. A type has `min_exchanges`, or as many as
+    fit into `max_seconds`, but at least `floor_exchanges`. `sittings`: of a block, each with a part of the seconds;
+    `load_sittings`: the same for batches. `batches`: before the queries, exchange batches of data for `load_s` seconds
     (None: all data), into directories that are removed afterwards. `counters`: read the database's counters for each
     query type, or once a sitting (`duel`), since some databases repeat an answer for a second and each reading has to
     wait. `work`: the query types whose counters are read at their own edges in a block's first sitting (docs/work.md).
@@ -199,13 +199,13 @@ class Duel(Part):
 
     enabled: bool = True
     seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    least: Annotated[int, Field(ge=1)] = 64
+    min_exchanges: Annotated[int, Field(ge=1)] = 64
     sittings: Annotated[int, Field(ge=1, le=64)] = 4
-    longest_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    fewest: Annotated[int, Field(ge=4)] = 16
+    max_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    floor_exchanges: Annotated[int, Field(ge=4)] = 16
     in_flight: Annotated[int, Field(ge=1, le=1024)] = 1
     hold: bool = True
-    load: bool = False
+    batches: bool = False
     load_s: Annotated[float, Field(gt=0, le=3600)] | None = 5.0
     load_sittings: Annotated[int, Field(ge=1, le=16)] = 2
     idle_s: Annotated[float, Field(ge=0, le=600)] = 1.0
@@ -299,7 +299,7 @@ class Settle(Part):
 class Design(Part):
     """Number and order of the blocks, fixed in the plan. At most a quarter more are spare blocks, the default.
 
-    `load: duel`: all data is loaded in turn, and the queries are over that data. `start_from: baseline`: the baseline
+    `load: in_turn`: all data are loaded in turn, and queries are over them. `start_from: baseline`: the baseline
     loads, and every variant starts on a copy of its data; `loaded_by: baseline` is the same without an upgrade, with
     `reload: once`. `judged: duel`: the solo part only prepares the duel; its figures are shown without a verdict.
     `work`: so are time and CPU, and counted work is judged alone.
@@ -310,7 +310,7 @@ class Design(Part):
     spare_blocks: int = Field(ge=0, default_factory=lambda checked: checked.get("blocks", 0) // 4)
     seed: Annotated[int, Field(ge=0)] = 1
     max_failed_blocks: Annotated[int, Field(ge=0)] = 2
-    load: Literal["solo", "duel"] = "solo"
+    load: Literal["solo", "in_turn"] = "solo"
     reload: Literal["every", "once"] = "every"
     loaded_by: Literal["each", "baseline"] = "each"
     start_from: Literal["empty", "baseline"] = "empty"

@@ -33,13 +33,24 @@ class Alone(Part):
     data: tuple[DataFile, ...]
 
 
+class OwnData(Part):
+    """The user's own data: the file as it was typed, and what it holds, in words."""
+
+    path: str
+    holds: str
+
+    def __str__(self) -> str:
+        """Return both as a sentence."""
+        return f"{self.path}: {self.holds}"
+
+
 class Workload(WorkloadAsked):
-    """The data, counted; `told`: a sentence about the user's own data.
+    """The data, counted: of TSBS, or of the user (`own_data`).
 
     `loader`: TSBS's, or our own, for lines that TSBS's cannot send (host/formats).
     """
 
-    told: str = ""
+    own_data: OwnData | None = None
     loader: Literal["tsbs", "own"] = "tsbs"
     interval_s: int
     lines: int

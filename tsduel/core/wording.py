@@ -35,20 +35,20 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, words: Iterable[str]) -> str:
     """Return the known word that is nearest to a mistyped ``word``; "" if no word is near."""
-    folded = {name.casefold(): name for name in known}
+    folded = {name.casefold(): name for name in words}
     close = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
     return folded[close[0]] if close else ""
 
 
-def allowed(word: str, known: Iterable[str]) -> str:
+def allowed(word: str, words: Iterable[str]) -> str:
     """Return the end of a sentence: "allowed: quick, local; did you mean quick?"."""
-    names = list(known)
+    names = list(words)
     return f"allowed: {', '.join(names)}{did_you_mean(word, names)}"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return the end of a sentence: "; did you mean quick?", or "" if no known word is near."""
-    near = nearest(word, known)
+    near = nearest(word, words)
     return f"; did you mean {near}?" if near else ""

@@ -46,21 +46,21 @@ def texts(values: Any) -> Any:
     """Return a mapping of lists with numbers as they are written, and one value as a list; anything else as it is."""
     if not isinstance(values, dict):
         return {} if values is None else values
-    lists = {name: given if isinstance(given, list | tuple) else [given] for name, given in values.items()}
-    return {name: tuple(map(str, given)) for name, given in lists.items()}
+    lists = {name: value if isinstance(value, list | tuple) else [value] for name, value in values.items()}
+    return {name: tuple(map(str, value)) for name, value in lists.items()}
 
 
-def _size(node: yaml.Node, known: dict[int, int]) -> int:
+def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
     """Return how many values a node is, with those that its aliases repeat; without end if it is in itself."""
     if isinstance(node, yaml.ScalarNode):
         return 1
-    if id(node) not in known:
-        known[id(node)] = MOST + 1  # as long as it is not counted
+    if id(node) not in sizes:
+        sizes[id(node)] = MOST + 1  # as long as it is not counted
         if isinstance(node, yaml.MappingNode):
             _check_keys(node)
         inner = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
-        known[id(node)] = 1 + sum(_size(part, known) for part in inner)
-    return known[id(node)]
+        sizes[id(node)] = 1 + sum(_size(part, sizes) for part in inner)
+    return sizes[id(node)]
 
 
 def _check_keys(node: yaml.MappingNode) -> None:

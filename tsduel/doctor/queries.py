@@ -29,7 +29,7 @@ STAGES = ("plan", "provision", "build", "run")
 _SMALL = (
     *("design.blocks=1", "design.warmup_blocks=0", "design.spare_blocks=0", "settle.drain=false"),
     *("queries.file=", "queries.log=", "queries.rules=", "queries.dashboard="),
-    *("duel.seconds=0.02", "duel.least=8", "duel.fewest=4", "duel.longest_s=5", "duel.sittings=1"),
+    *("duel.seconds=0.02", "duel.min_exchanges=8", "duel.floor_exchanges=4", "duel.max_seconds=5", "duel.sittings=1"),
     *("duel.load_sittings=1", "duel.idle_s=0.1", "queries.max_count=100", "settle.polls=1"),
     *("workload.solo_scale=null", "mixed=null", "capacity=null"),
     *("noise.canary_pct=null", "noise.foreign_cpu_pct=null", "noise.steal_pct=null"),
@@ -97,7 +97,7 @@ def _load(asked: Mapping[str, Any]) -> list[str]:
     sides = asked.get("variants")
     names = [side.get("target") for side in sides.values() if isinstance(side, dict)] if isinstance(sides, dict) else []
     targets = [databases()[name].target for name in names if name in databases()]
-    return ["design.load=solo" if any(not target.write_path for target in targets) else "design.load=duel"]
+    return ["design.load=solo" if any(not target.write_path for target in targets) else "design.load=in_turn"]
 
 
 def _stage(stage: str, directory: str, variables: Mapping[str, str]) -> tuple[int, str]:

@@ -12,8 +12,8 @@ FILE = "host/outputs.json"
 
 def known(run_dir: Path) -> dict[str, dict[str, Any]]:
     """Return address and facts of each host by its name in the plan; none before `make provision`, none for local."""
-    known: dict[str, dict[str, Any]] = rundir.open_run(run_dir).json(FILE).get("hosts", {})
-    return known
+    recorded: dict[str, dict[str, Any]] = rundir.open_run(run_dir).json(FILE).get("hosts", {})
+    return recorded
 
 
 def provisioned(run_dir: Path) -> bool:

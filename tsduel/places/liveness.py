@@ -13,7 +13,7 @@ from tsduel.places.ssh.link import Link
 def why_gone(run_dir: Path, name: str = "") -> str:
     """Return a sentence if a host is gone, or without a name if all are; "" if one exists, or nobody knows."""
     run = rundir.open_run(run_dir)
-    wanted = {known: host for known, host in hosts.known(run_dir).items() if name in {"", known}}
+    wanted = {each: host for each, host in hosts.known(run_dir).items() if name in {"", each}}
     if not wanted:
         return ""
     try:

@@ -36,11 +36,11 @@ def _described(cache: Path) -> dict[str, Any] | None:
 
 def memory_here() -> int:
     """Return the bytes of memory of this machine, or of our cgroup if that has less."""
-    known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):  # a cgroup without a limit says "max"
-            known.append(int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")))
-    return min(known)
+            limits.append(int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")))
+    return min(limits)
 
 
 def _described_hosts(place: SshPlace) -> list[str]:

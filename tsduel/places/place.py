@@ -50,10 +50,10 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
 
     The values are plain, since `make doctor` works without pydantic.
     """
-    given = {name: environment.get(name, "").strip() for name in KNOBS}
-    kind = given["TARGET"] or "local"
+    knobs = {name: environment.get(name, "").strip() for name in KNOBS}
+    kind = knobs["TARGET"] or "local"
     takes = PLACES[kind].takes if kind in PLACES else ()
-    if given["HOSTS"] and "HOSTS" not in takes:
+    if knobs["HOSTS"] and "HOSTS" not in takes:
         raise UserError(
             "HOSTS: so many machines are rented with TARGET=gcp, or pods made with TARGET=k8s; machines of your own: "
             "TARGET=ssh SSH_HOST=a,b,c"
@@ -61,9 +61,9 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
     if kind not in PLACES:
         raise UserError(f"TARGET: {kind!r} is no place for the blocks; {allowed(kind, tuple(PLACES))}")
     for name, why in ELSEWHERE.items():
-        if given[name] and name not in takes:
+        if knobs[name] and name not in takes:
             raise UserError(f"{name} {why}, or leave {name} away")
-    return {"kind": kind, **PLACES[kind].asked(given)}
+    return {"kind": kind, **PLACES[kind].asked(knobs)}
 
 
 def provider_of(where: "Place | Mapping[str, Any]") -> "Provider":

@@ -26,16 +26,16 @@ def write(run_dir: Path, made: Made, *, provisioned: bool) -> None:
     hosts.write(run_dir, made, provisioned=provisioned)
     plan, home = rundir.open_run(run_dir).plan, run_dir.absolute()
     here: dict[str, Any] = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    apart = {} if plan.place.builds_here else made
-    inventory = {name: _over_ssh(Host.from_outputs(host)) for name, host in apart.items()} or {"local": here}
+    remote = {} if plan.place.builds_here else made
+    inventory = {name: _over_ssh(Host.from_outputs(host)) for name, host in remote.items()} or {"local": here}
     for name, variables in inventory.items():
         variables["home_run_dir"] = str(home)
-        variables["home_built_dir"] = str(home / "host" / name if apart else home)
-        variables.update(directories.on_host(plan, name) if apart else {})
+        variables["home_built_dir"] = str(home / "host" / name if remote else home)
+        variables.update(directories.on_host(plan, name) if remote else {})
     files.write(run_dir / "host" / "inventory.json", json.dumps({"all": {"hosts": inventory}}, indent=2) + "\n")
 
 
 def _over_ssh(host: Host) -> dict[str, Any]:
     variables = {"host": host.address, "user": host.user, "port": host.port, "ssh_args": shlex.join(host.options())}
-    given = {f"ansible_{name}": value for name, value in variables.items() if value is not None}
-    return {"ansible_connection": "ssh", **given}
+    renamed = {f"ansible_{name}": value for name, value in variables.items() if value is not None}
+    return {"ansible_connection": "ssh", **renamed}

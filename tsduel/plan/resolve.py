@@ -44,8 +44,8 @@ def planned(
     run_dir: Path, environment: Mapping[str, str], read: question.Question, shared: Place | None = None
 ) -> Plan:
     """Write RUN/plan/ and return the plan; see resolve for ``shared``."""
-    given, cache = read.source.knobs, caches.directory(environment)
-    where = place.asked(given)
+    asked_knobs, cache = read.source.knobs, caches.directory(environment)
+    where = place.asked(asked_knobs)
     # `make KIND` runs all stages: do not begin a run that could not go on.
     if environment.get("KIND"):
         place.provider_of(where).refuse_if_busy(run_dir, environment["KIND"])
@@ -53,7 +53,7 @@ def planned(
     plan = resolve(
         read.asked,
         run=run_dir.name,
-        aa=given.get("AA") == "1",
+        aa=asked_knobs.get("AA") == "1",
         where=where,
         environment=environment,
         asked_for=read.source,

@@ -107,10 +107,10 @@ def _remote_revision(repo: str, ref: str, variant: str) -> str:
     if done.returncode != 0:
         reason = last_line(done.stderr)
         raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")
-    known = {name: revision for revision, name in (line.split("\t", 1) for line in done.stdout.splitlines())}
+    revisions = {name: revision for revision, name in (line.split("\t", 1) for line in done.stdout.splitlines())}
     # In git's own order; NAME^{} is the commit of an annotated tag.
     full = ("", "refs/tags/", "refs/heads/", "refs/")
-    found = {place: known.get(f"{place}{ref}^{{}}") or known.get(f"{place}{ref}", "") for place in full}
+    found = {prefix: revisions.get(f"{prefix}{ref}^{{}}") or revisions.get(f"{prefix}{ref}", "") for prefix in full}
     _check_one(ref, found["refs/tags/"], found["refs/heads/"], variant)
     if revision := next(filter(None, found.values()), ""):
         return revision

@@ -154,8 +154,8 @@ def role(data: Mapping[str, Any], knobs: Mapping[str, str]) -> str | None:
     several = any(isinstance(side, dict) and "components" in side for side in sides.values())
     if wanted and not several:
         raise UserError("ROLE: has no effect: no variant of this experiment is a list of `components:`")
-    if wanted and wanted not in (known := _roles(sides)):
-        raise UserError(f"ROLE: no variant of this experiment has a component {wanted!r}; allowed: {', '.join(known)}")
+    if wanted and wanted not in (roles := _roles(sides)):
+        raise UserError(f"ROLE: no variant of this experiment has a component {wanted!r}; allowed: {', '.join(roles)}")
     if wanted or not several:
         return wanted
     base, candidate = (by_role(sides.get(side)) for side in SIDES.values())
@@ -247,7 +247,7 @@ def refuse_without_effect(experiment: Experiment, knobs: Mapping[str, str]) -> N
     queries = getattr(experiment, "queries", None)
     if queries is not None and not queries.solo:
         solo = "queries.solo=true"
-        if experiment.design.load == "duel":  # without a solo part
+        if experiment.design.load == "in_turn":  # without a solo part
             solo += " design.load=solo workload.solo_scale=null"
         why["TSBS_QUERIES"] = (
             f'it counts queries of the closed loop, which this experiment has not: add SET="{solo}"; '

@@ -18,11 +18,11 @@ def path(name: object, file: Path) -> Path:
     """Return the experiment of this name beside a file, else that of ours; a UserError if there is none."""
     if not isinstance(name, str):
         raise UserError(f"{file}: {KEY}: {name!r} is no name of an experiment; write it like `{KEY}: quick`")
-    places = [place / f"{name.removesuffix('.yml')}.yml" for place in (file.parent, experiments.HOME)]
-    there = [place for place in places if place.is_file() and not place.samefile(file)]
+    places = [directory / f"{name.removesuffix('.yml')}.yml" for directory in (file.parent, experiments.HOME)]
+    there = [directory for directory in places if directory.is_file() and not directory.samefile(file)]
     if not there:
-        known = {other.stem for place in places for other in place.parent.glob("*.yml")} - {file.stem}
-        near = did_you_mean(name, known)
+        names = {other.stem for directory in places for other in directory.parent.glob("*.yml")} - {file.stem}
+        near = did_you_mean(name, names)
         raise UserError(f"{file}: {KEY}: no experiment {name!r} beside it or in {experiments.HOME}{near}")
     return there[0]
 
@@ -45,7 +45,7 @@ def merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _side(before: Any, side: Any) -> Any:
-    if not all(isinstance(known, dict) and isinstance(known.get("components"), list) for known in (before, side)):
+    if not all(isinstance(variant, dict) and isinstance(variant.get("components"), list) for variant in (before, side)):
         return side
     parts = by_role(before)
     parts |= {role: parts.get(role, {}) | part for role, part in by_role(side).items()}

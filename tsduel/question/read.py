@@ -43,28 +43,28 @@ class Question:
 
 def read(environment: Mapping[str, str]) -> Question:
     """Read the experiment of EXPERIMENT, KIND (the target of `make`) and the knobs."""
-    given = knobs.with_base(knobs.given(environment))
+    typed = knobs.with_base(knobs.given(environment))
     path, wanted = environment.get("EXPERIMENT", ""), environment.get("KIND", "")
     path = path and str(find(path))
     unwritten = WORKLOADS[wanted].unwritten if wanted in WORKLOADS else None
     if not path and unwritten is None:
         path = str(find(DEFAULT_EXPERIMENT))
     written = read_file(Path(path)) if path else dict(unwritten or {})
-    data = knobs.apply(written, given)
+    data = knobs.apply(written, typed)
     origin = path or f"make {wanted}"
-    where = f"{origin} with {' '.join(given)}" if given else origin
+    where = f"{origin} with {' '.join(typed)}" if typed else origin
     kind = data.get("kind", DEFAULT_KIND)
     if wanted and kind in WORKLOADS and kind != wanted:
         raise UserError(f"{where}: its kind is {kind}: run it with make {kind}")
-    settings = expand(data, where, given, many=environment.get("YES", "").strip() == "1")
-    knobs.refuse_without_effect(settings[0].asked, given)
+    settings = expand(data, where, typed, many=environment.get("YES", "").strip() == "1")
+    knobs.refuse_without_effect(settings[0].asked, typed)
     # JSON has no times, which YAML has.
     plain = json.loads(json.dumps(hidden.experiment(written), default=str))
-    return Question(settings, Asked(experiment=path, written=plain, knobs=given))
+    return Question(settings, Asked(experiment=path, written=plain, knobs=typed))
 
 
 def expand(
-    data: Mapping[str, Any], where: str, given: Mapping[str, str] | None = None, *, many: bool = False
+    data: Mapping[str, Any], where: str, changes: Mapping[str, str] | None = None, *, many: bool = False
 ) -> tuple[Setting, ...]:
     """Return the settings of a mapping: one without a name if nothing is swept. A UserError names its setting."""
     data = hidden.experiment(dict(data), templates=bool(data.get(parameters.SECTION)))
@@ -74,14 +74,14 @@ def expand(
     if not swept or kind not in WORKLOADS:
         return (Setting("", {}, validate(dict(data), where)),)
     settings = matrix.combinations(swept, where, many=many)
-    matrix.refuse_fixed(settings, knobs.fields_set(given or {}))
+    matrix.refuse_fixed(settings, knobs.fields_set(changes or {}))
     valid, wrong = list[Setting](), list[str]()
     for setting in settings:
-        mine = copy.deepcopy(plain)
+        base = copy.deepcopy(plain)
         for key, value in setting.items():
-            knobs.set_field(mine, key, value, "matrix")
+            knobs.set_field(base, key, value, "matrix")
         try:
-            asked = validate(mine, f"{where}: setting {matrix.name(setting)}")
+            asked = validate(base, f"{where}: setting {matrix.name(setting)}")
         except UserError as error:
             wrong.append(str(error))
         else:

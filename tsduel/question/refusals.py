@@ -42,8 +42,8 @@ def sentence(item: Any, root: type[BaseModel]) -> str:
     if item["type"] == "extra_forbidden" and key in _GONE:
         return f"{key}: {_GONE[key]}"
     if item["type"] == "extra_forbidden":
-        known = _keys_at(path[:-1], root)
-        return f"{key}: unknown key; allowed here: {', '.join(known)}{did_you_mean(path[-1], known)}"
+        keys = _keys_at(path[:-1], root)
+        return f"{key}: unknown key; allowed here: {', '.join(keys)}{did_you_mean(path[-1], keys)}"
     if item["type"] == "value_error":
         message = str(item["ctx"]["error"])
         return f"{key}: {message}" if key else message

@@ -155,7 +155,7 @@ class Attendant:
         if code == 0:
             note_home(self.link.fetched)
         else:
-            log = (self.link.apart / "control" / "log").read_text(errors="replace")
+            log = (self.link.received / "control" / "log").read_text(errors="replace")
             for line in log.splitlines()[-LAST_WORDS:]:
                 # The event of the end has the reason, if there is such an event.
                 if line.startswith("tsduel: ") or not self.view.state.over:

@@ -46,7 +46,7 @@ def _watch(command: list[str], run_dir: Path) -> int:
         while child.poll() is None:
             received = signal.sigtimedwait((*ENDING, signal.SIGCHLD), shown.pause_s)
             if received and received.si_signo in ENDING:
-                # A terminal sends Ctrl-C to its whole group, but a hang-up to us only. Two signals are one.
+                # A terminal sends Ctrl-C to its whole group, a hang-up to us only; the child may get a signal twice.
                 child.send_signal(received.si_signo)
             shown.show_new()
         shown.end()

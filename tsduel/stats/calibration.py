@@ -52,10 +52,12 @@ def path_of(results: Path, plan: Plan, kind: str) -> Path:
 
 def find(results: Path, plan: Plan, kind: str) -> dict[str, Any] | None:
     """Return the calibration of this shape of experiment (`same_workload`), else the newest of another shape."""
-    mine = path_of(results, plan, kind)
-    if mine.exists():
-        return {**read_json(mine), "same_workload": True}
-    others = (read_json(path) for path in mine.parent.glob(f"{glob.escape(f'{kind}.{plan.kind}')}.*.v{PROTOCOL}.json"))
+    of_run = path_of(results, plan, kind)
+    if of_run.exists():
+        return {**read_json(of_run), "same_workload": True}
+    others = (
+        read_json(path) for path in of_run.parent.glob(f"{glob.escape(f'{kind}.{plan.kind}')}.*.v{PROTOCOL}.json")
+    )
     newest = max(others, key=lambda kept: str(kept.get("created")), default=None)
     return None if newest is None else {**newest, "same_workload": False}
 

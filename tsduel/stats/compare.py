@@ -59,13 +59,13 @@ class Candidate:
     def pairs_of(self, key: _Key) -> list[Pair]:
         """Return the values of both sides, one pair a valid block."""
         baseline, candidate = self.sides
-        known = self.figures.get(key, {})
-        return [(known.get((block, baseline)), known.get((block, candidate))) for block in self.valid]
+        by_block = self.figures.get(key, {})
+        return [(by_block.get((block, baseline)), by_block.get((block, candidate))) for block in self.valid]
 
     def ratios_of(self, key: _Key) -> list[PairedRatio | None]:
         """Return the ratios, one a valid block."""
-        known = self.ratios.get(key, {})
-        return [known.get(block) for block in self.valid]
+        by_block = self.ratios.get(key, {})
+        return [by_block.get(block) for block in self.valid]
 
     def having(self, key: _Key) -> "Candidate":
         """Return what it is in the blocks that counted the work of a query type."""
@@ -144,15 +144,15 @@ def gather(run: Run, tidied: Tables, name: str) -> Candidate:
     failed = (checks["ok"] != "true") & _counted(checks, decided)
     concerned = checks["variant"].isin(["", *sides]) if name in planned else checks["variant"].notna()
     second = {coin: [text == "true" if text else None for text in counting[coin]] for coin in tables.COINS}
-    apart = len(set(counting["host"])) > 1
+    many_hosts = len(set(counting["host"])) > 1
     return Candidate(
         name=name,
         sides=sides,
         valid=[int(block) for block in counting["block"]],
-        hosts=counting["host"].tolist() if apart else (),
+        hosts=counting["host"].tolist() if many_hosts else (),
         second=second,
         # Only the order of two variants comes in mirror images (tsduel/plan/order.py).
-        mirrors=() if apart or run.variants[2:] else _mirrors([*zip(*second.values(), strict=True)]),
+        mirrors=() if many_hosts or run.variants[2:] else _mirrors([*zip(*second.values(), strict=True)]),
         # A planned screen stays a screen, noisy or not.
         short=bool((decided["cause"] == OWED).any()) and not (run.plan.screen or run.plan.smoke),
         failures=checks[failed & concerned],
@@ -164,10 +164,10 @@ def gather(run: Run, tidied: Tables, name: str) -> Candidate:
 def _mirrors(coins: Sequence[tuple[bool | None, ...]]) -> list[int | None]:
     """Return for each block the place of the next one whose coins are all the other way, each taken once."""
     found: list[int | None] = [None] * len(coins)
-    for at, mine in enumerate(coins):
-        other = tuple(None if coin is None else not coin for coin in mine)
+    for at, signs in enumerate(coins):
+        other = tuple(None if coin is None else not coin for coin in signs)
         later = (i for i in range(at + 1, len(coins)) if found[i] is None and coins[i] == other)
-        if found[at] is None and None not in mine and (mirror := next(later, None)) is not None:
+        if found[at] is None and None not in signs and (mirror := next(later, None)) is not None:
             found[at], found[mirror] = mirror, at
     return found
 
@@ -198,8 +198,13 @@ def _samples(run: Run, candidate: Candidate, metrics: Sequence[Metric]) -> Itera
             yield _sample(run, candidate, metric, ALL, metric.together)
         absent = [t for t in types if t not in measured and mean_of == measured]
         # Blocks that count different types have no mean in common.
-        apart = metric.work and run.plan.duel is not None and run.plan.duel.work != "all"
-        if metric.geomean and measured and not apart and (geomean := _geomean(run, candidate, metric, mean_of, absent)):
+        in_thirds = metric.work and run.plan.duel is not None and run.plan.duel.work != "all"
+        if (
+            metric.geomean
+            and measured
+            and not in_thirds
+            and (geomean := _geomean(run, candidate, metric, mean_of, absent))
+        ):
             yield geomean
 
 
@@ -221,7 +226,7 @@ def _sample(run: Run, candidate: Candidate, metric: Metric, query_type: str, fam
         pairs=candidate.pairs_of(key),
         second={coin: candidate.second[coin] for coin in coins},
         family="shown" if few or once else family,
-        threshold=0.0 if run.plan.apart(candidate.name) else threshold(metric, run.plan.design.thresholds),
+        threshold=0.0 if run.plan.crosses_to(candidate.name) else threshold(metric, run.plan.design.thresholds),
         failed=touched(candidate.failures, metric, query_type),
         blocks=candidate.valid,
         environment=candidate.short,
@@ -244,9 +249,9 @@ def _geomean(
     by_type: dict[str, list[tuple[float, float | None]]] = {}
     for query_type, pairs in pairs_of.items():
         ratios = map(_ratio, pairs, candidate.ratios_of((metric.name, query_type)))
-        known = [ratio for ratio in ratios if ratio is not None]
-        if len(known) == len(pairs):
-            by_type[query_type] = known
+        defined = [ratio for ratio in ratios if ratio is not None]
+        if len(defined) == len(pairs):
+            by_type[query_type] = defined
     sample = _sample(run, candidate, metric, GEOMEAN, metric.geomean or "shown")
     if by_type:
         d, se = np.moveaxis(np.array([*by_type.values()], float).reshape(len(by_type), -1, 2), 2, 0)

@@ -122,9 +122,9 @@ class Findings:
     @property
     def alike(self) -> bool:
         """Whether the difference is the same in every block, so that nothing varies and no test is possible."""
-        known = self.known
-        scale = max((abs(d) for d in known), default=0.0) if self.native else 1.0
-        return bool(known) and max(known) - min(known) <= _ALIKE * scale
+        differences = self.known
+        scale = max((abs(d) for d in differences), default=0.0) if self.native else 1.0
+        return bool(differences) and max(differences) - min(differences) <= _ALIKE * scale
 
 
 def examine(sample: Sample) -> Findings:
@@ -141,11 +141,11 @@ def examine(sample: Sample) -> Findings:
         return Findings(none, none, native=False, limit=0.0, baseline=sides[0], candidate=sides[1])
     at, baseline, candidate = [i for i, _, _ in both], [b for _, b, _ in both], [c for _, _, c in both]
     ratios = [ratio for i in at if of_blocks and (ratio := of_blocks[i])]
-    given = rounded(ratio.log_ratio for ratio in ratios)
-    logs = None if sample.metric.native else given or log_ratios(baseline, candidate)
+    logs_of_ratios = rounded(ratio.log_ratio for ratio in ratios)
+    logs = None if sample.metric.native else logs_of_ratios or log_ratios(baseline, candidate)
     native = logs is None
-    known = [c - b for _, b, c in both] if logs is None else logs
-    by_block = dict(zip(at, known, strict=True))
+    changes = [c - b for _, b, c in both] if logs is None else logs
+    by_block = dict(zip(at, changes, strict=True))
     share = sample.threshold / 100
     # Without a threshold there is no floor either.
     floor = sample.metric.floor if share else 0.0
@@ -167,14 +167,14 @@ def examine(sample: Sample) -> Findings:
         candidate=candidate,
         coins=coins,
         estimate=estimate,
-        within=math.sqrt(statistics.fmean(e * e for e in errors)) if len(errors) == len(known) else None,
+        within=math.sqrt(statistics.fmean(e * e for e in errors)) if len(errors) == len(changes) else None,
         mann_whitney_p=mann_whitney_p(baseline, candidate),
     )
     if ratios:
         plain = _with_sittings(plain, ratios, errors)
     if plain.alike or plain.n < 2:  # noqa: PLR2004 - one difference has no spread
         return plain
-    deviation = statistics.stdev(known)
+    deviation = statistics.stdev(changes)
     whole = replace(
         plain,
         ci95=interval(spread, LEVEL),
@@ -187,9 +187,9 @@ def examine(sample: Sample) -> Findings:
         orders={
             coin: effect
             for coin, second in sample.second.items()
-            if (effect := _order(known, [second[i] for i in at])) is not None
+            if (effect := _order(changes, [second[i] for i in at])) is not None
         },
-        hosts=over_hosts(known, [sample.hosts[i] for i in at]) if sample.hosts else None,
+        hosts=over_hosts(changes, [sample.hosts[i] for i in at]) if sample.hosts else None,
     )
     if (over := whole.over) is None:
         return whole
@@ -236,18 +236,18 @@ def _with_sittings(findings: Findings, ratios: Sequence[PairedRatio], errors: Se
         return findings
     effects = [ratio.second_effect for ratio in ratios if ratio.second_effect is not None]
     deviations = [ratio.sitting_sd for ratio in ratios if ratio.sitting_sd is not None]
-    known = len(deviations) == len(ratios)
+    complete = len(deviations) == len(ratios)
     return replace(
         findings,
         sittings=count,
-        sitting=between_sittings(count, deviations, effects, errors) if known else None,
+        sitting=between_sittings(count, deviations, effects, errors) if complete else None,
         second_effect=statistics.median(effects) if effects else None,
     )
 
 
-def _order(known: Sequence[float], second: Sequence[bool | None]) -> OrderEffect | None:
+def _order(differences: Sequence[float], second: Sequence[bool | None]) -> OrderEffect | None:
     sides = [side for side in second if side is not None]
-    return order_effect(known, sides) if len(sides) == len(known) else None
+    return order_effect(differences, sides) if len(sides) == len(differences) else None
 
 
 def _between(findings: Findings, deviation: float) -> float | None:

@@ -123,12 +123,12 @@ def _paule_mandel(means: Floats, own: Floats) -> float:
     return high
 
 
-def interval_of_difference(mine: Interval, estimate: float, theirs: Interval, than: float) -> Interval:
+def interval_of_difference(one: Interval, estimate: float, other: Interval, than: float) -> Interval:
     """Return the interval of the difference of two estimates, `estimate` less `than`, from their intervals.
 
     MOVER, the method of variance estimates recovery: Zou and Donner, Stat. Med. 27 (2008) 1693. It takes intervals of
     any shape: over blocks of one host as well as over hosts.
     """
-    below = math.hypot(estimate - mine.low, theirs.high - than)
-    above = math.hypot(mine.high - estimate, than - theirs.low)
-    return Interval(estimate - than - below, estimate - than + above, min(mine.level, theirs.level))
+    below = math.hypot(estimate - one.low, other.high - than)
+    above = math.hypot(one.high - estimate, than - other.low)
+    return Interval(estimate - than - below, estimate - than + above, min(one.level, other.level))

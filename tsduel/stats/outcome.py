@@ -12,16 +12,16 @@ from tsduel.core.wording import number_of
 MOST_NAMES = 4
 
 
-def exit_code(run_dir: Path, given: str) -> int:
+def exit_code(run_dir: Path, fail_on: str) -> int:
     """Return the exit code of a compared run or study; say on stderr why it is not 0."""
     document = read_json(run_dir / "stats/comparison.json")
-    code, why = outcome(document, given, smoke=bool(document.get("smoke")))
+    code, why = outcome(document, fail_on, smoke=bool(document.get("smoke")))
     if why:
         print(f"tsduel: {why}: exit code {code}", file=sys.stderr)
     return code
 
 
-def outcome(document: dict[str, Any], given: str, *, smoke: bool) -> tuple[int, str]:
+def outcome(document: dict[str, Any], fail_on: str, *, smoke: bool) -> tuple[int, str]:
     """Return the exit code of a comparison (stats/comparison.json), and the sentence that goes with it.
 
     In this order: a failed check, a machine that is too noisy, a regression (if FAIL_ON asks). A smoke run shows only
@@ -36,7 +36,7 @@ def outcome(document: dict[str, Any], given: str, *, smoke: bool) -> tuple[int, 
     if not smoke and not document.get("aa", {}).get("passed", True):
         return TOO_NOISY, "the A/A comparison has not passed"
     worse = [f"{r['metric']} {r['query_type']}".rstrip() for r in document["rows"] if r["verdict"] == "regression"]
-    if given == "regression" and worse:
+    if fail_on == "regression" and worse:
         return REGRESSION, f"regression (FAIL_ON=regression): {first_few(worse)}"
     return DONE, ""
 

@@ -74,7 +74,7 @@ def westfall_young(differences: Floats, seed: int, groups: Sequence[int] = ()) -
 
 def _signed_ranks(column: Floats) -> Floats:
     """Return the ranks of the sizes with their signs, midranks for ties; 0 for a zero and where there is none."""
-    ranks, known = np.zeros(len(column)), ~np.isnan(column)
-    size = np.abs(column[known])
-    ranks[known] = np.sign(column[known]) * doubled_midranks(np.round(size / size.max() / TIE))
+    ranks, measured = np.zeros(len(column)), ~np.isnan(column)
+    size = np.abs(column[measured])
+    ranks[measured] = np.sign(column[measured]) * doubled_midranks(np.round(size / size.max() / TIE))
     return ranks

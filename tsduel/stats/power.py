@@ -66,13 +66,13 @@ def between_sittings(
     ``deviations`` are those of the sittings of each block. The mean of ``effects`` of being started second is taken
     out: it is no chance, and cancels in a block's mean. ``errors`` of blocks by exchanges are taken out, if given.
     """
-    blocks, known = len(deviations), len(effects) == len(deviations)
-    free = blocks * (sittings - 1) - known
+    blocks, complete = len(deviations), len(effects) == len(deviations)
+    free = blocks * (sittings - 1) - complete
     if free < 1:
         return None
     # With an odd number of sittings one order has one more.
     spread = sittings - sittings % 2 / sittings
-    common = blocks * spread * (sum(effects) / blocks) ** 2 if known else 0.0
+    common = blocks * spread * (sum(effects) / blocks) ** 2 if complete else 0.0
     variance = ((sittings - 1) * sum(deviation**2 for deviation in deviations) - common) / free
     exchanges = sittings * sum(error**2 for error in errors) / blocks
     return math.sqrt(max(0.0, variance - exchanges))

@@ -22,7 +22,7 @@ def row(judged: Judged) -> Row:
     ci, tost, order, hosts = findings.ci95, findings.ci90, findings.order, findings.hosts
     native = {"difference": findings.estimate, "lo": ci and ci.low, "hi": ci and ci.high, "limit": findings.limit}
     complete = [d is not None for d in findings.differences]
-    known = findings.known
+    differences = findings.known
     return {
         "candidate": sample.candidate,
         "metric": metric.name,
@@ -54,9 +54,11 @@ def row(judged: Judged) -> Row:
         "lo90_pct": _percent(findings, getattr(tost, "low", None)),
         "hi90_pct": _percent(findings, getattr(tost, "high", None)),
         "level90": tost and tost.level,
-        "range_pct": [percent(min(known)), percent(max(known))] if known and not findings.native else None,
+        "range_pct": [percent(min(differences)), percent(max(differences))]
+        if differences and not findings.native
+        else None,
         "s_d": findings.deviation,
-        "differences": known,
+        "differences": differences,
         **{name: getattr(findings, name) for name in ("within", "between", "sittings", "shares")},
         # First the coin that shows most, with p adjusted for all coins; then each coin with its own p.
         "order_effect": order and order[0],

@@ -68,11 +68,11 @@ def read(path: Path) -> list[Slope]:
 
 def slopes(windows: pd.DataFrame) -> Iterator[Slope]:
     """Yield the slope of each variant and metric. `windows`: the table of tidy/."""
-    for (variant, metric), mine in windows.groupby(["variant", "metric"], sort=False):
-        lives = [pieces(life) for _, life in mine.groupby("life")]
-        hours = sum(float(t[-1] - t[0]) for t, _ in map(_sampled, (life for _, life in mine.groupby("life"))))
+    for (variant, metric), of_variant in windows.groupby(["variant", "metric"], sort=False):
+        lives = [pieces(life) for _, life in of_variant.groupby("life")]
+        hours = sum(float(t[-1] - t[0]) for t, _ in map(_sampled, (life for _, life in of_variant.groupby("life"))))
         slope, lo, hi = theil_sen(lives) or (None, None, None)
-        level, limit = float(lives[-1][1][-1]), float(mine["limit"].iloc[-1] or math.nan)
+        level, limit = float(lives[-1][1][-1]), float(of_variant["limit"].iloc[-1] or math.nan)
         left = None if math.isnan(limit) else max(0.0, limit - level)
         verdict = _verdict(lo, hi, hours)
         yield Slope(
@@ -134,6 +134,8 @@ def difference(baseline: Slope, candidate: Slope) -> tuple[float, float, float] 
     b, c = baseline.slope, candidate.slope
     if b is None or c is None:
         return None
-    theirs, mine = (Interval(slope.lo or 0.0, slope.hi or 0.0, CONFIDENCE) for slope in (baseline, candidate))
-    apart = interval_of_difference(mine, c, theirs, b)
-    return c - b, apart.low, apart.high
+    of_baseline, of_candidate = (
+        Interval(slope.lo or 0.0, slope.hi or 0.0, CONFIDENCE) for slope in (baseline, candidate)
+    )
+    interval = interval_of_difference(of_candidate, c, of_baseline, b)
+    return c - b, interval.low, interval.high

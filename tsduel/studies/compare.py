@@ -96,12 +96,12 @@ def _beside(settings: Sequence[At], rows: Sequence[Mapping[str, Any]]) -> Iterat
     """
     names = ("candidate", "metric", "query_type")
     shown = (each for each in rows if each["lo_pct"] is not None and each["family"] != "shown")
-    known = {(each["setting"], *(each[name] for name in names)): each for each in shown}
+    by_subject = {(each["setting"], *(each[name] for name in names)): each for each in shown}
     for setting, than in pairs({at.name: at.set for at in settings}):
-        for (name, *key), one in known.items():
-            if name == setting and (other := known.get((than, *key))):
-                mine, theirs = (Interval(side["lo_pct"], side["hi_pct"], side["level"]) for side in (one, other))
-                difference = interval_of_difference(mine, one["change_pct"], theirs, other["change_pct"])
+        for (name, *key), one in by_subject.items():
+            if name == setting and (other := by_subject.get((than, *key))):
+                first, second = (Interval(side["lo_pct"], side["hi_pct"], side["level"]) for side in (one, other))
+                difference = interval_of_difference(first, one["change_pct"], second, other["change_pct"])
                 yield {
                     "setting": setting, "than": than, **dict(zip(names, key, strict=True)),
                     "points": one["change_pct"] - other["change_pct"], "lo": difference.low, "hi": difference.high,

@@ -86,8 +86,8 @@ def _position(plan: Plan, key: str, value: Any, *, volume: bool) -> float | None
         if volume:
             return float(plan.workload.samples)
         return plan.workload.interval_s if key == _VOLUME[0] else plan.workload.window_s / 3600
-    known = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-    return float(value) if known else None
+    positive = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    return float(value) if positive else None
 
 
 def slopes(x: Sequence[float], y: Floats) -> Floats:

@@ -96,7 +96,7 @@ def _keep(directory: Path, environment: Mapping[str, str]) -> None:
 
 
 def _begin(directory: Path, read: Question, environment: Mapping[str, str]) -> None:
-    where, given = place.asked(read.source.knobs), read.source.knobs
+    where, asked_knobs = place.asked(read.source.knobs), read.source.knobs
     for key in read.settings[0].set:
         if (section := key.partition(".")[0]) in place.PLACES and section != where["kind"]:
             raise UserError(f"matrix: {key} is about hosts that are made for a run: add TARGET={section}")
@@ -118,14 +118,14 @@ def _begin(directory: Path, read: Question, environment: Mapping[str, str]) -> N
         name=directory.name,
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         kind=read.asked.kind,
-        given=given,
+        given=asked_knobs,
         asked=read.source,
         steps=tuple(Step(run=n, name=s.name, set=s.set) for n, s in zip(names, read.settings, strict=True)),
         order=tuple(order),
     )
     with runlock.claimed(directory, "plan", Sweep.FILE):
         for step, offer in zip(study.steps, shared, strict=True):
-            own, run_dir = {**environment, **_knobs(step, given)}, directory.with_name(step.run)
+            own, run_dir = {**environment, **_knobs(step, asked_knobs)}, directory.with_name(step.run)
             if (run_dir / Plan.FILE).exists():  # killed before the study was whole
                 resolve.refuse_changes(run_dir, Plan.load(run_dir).asked, own)
                 continue
@@ -135,10 +135,10 @@ def _begin(directory: Path, read: Question, environment: Mapping[str, str]) -> N
         study.write(directory)
 
 
-def _knobs(step: Step, given: Mapping[str, str]) -> dict[str, str]:
+def _knobs(step: Step, knobs: Mapping[str, str]) -> dict[str, str]:
     """Return the knobs of one setting: its values as SET has them."""
     words = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in step.set.items()]
-    return {"SET": " ".join(filter(None, [given.get("SET", ""), "matrix={}", shlex.join(words)]))}
+    return {"SET": " ".join(filter(None, [knobs.get("SET", ""), "matrix={}", shlex.join(words)]))}
 
 
 def _rented(read: Question, where: Mapping[str, Any], names: Sequence[str]) -> list[Any]:

@@ -34,9 +34,9 @@ class Study(Part):
         """Read the file of a study."""
         path, what = directory / cls.FILE, cls.__name__.lower()
         if not path.exists():
-            known = ", ".join(sorted(p.parent.name for p in directory.parent.glob(f"*/{cls.FILE}"))[-5:])
+            names = ", ".join(sorted(p.parent.name for p in directory.parent.glob(f"*/{cls.FILE}"))[-5:])
             raise UserError(
-                f"{directory}: no such {what}; there are: {known or 'none yet'}; a new one is begun by {cls.COMMAND}"
+                f"{directory}: no such {what}; there are: {names or 'none yet'}; a new one is begun by {cls.COMMAND}"
             )
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))

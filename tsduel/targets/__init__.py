@@ -13,5 +13,5 @@ __all__ = ["Database", "databases"]
 def databases() -> dict[str, Database]:
     """Return every database by its name."""
     modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
-    known = (getattr(module, "DATABASE", None) for module in modules)
-    return {database.target.name: database for database in known if isinstance(database, Database)}
+    found = (getattr(module, "DATABASE", None) for module in modules)
+    return {database.target.name: database for database in found if isinstance(database, Database)}

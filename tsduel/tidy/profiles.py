@@ -63,14 +63,14 @@ def _listed(run: Run) -> list[Profile]:
         alike = [(host, entry) for host, entry in entries if (entry["work"], entry["role"], entry["kind"]) == key[1:]]
         lacking = {host for host, entry in alike if not entry["file"]}
         added = {host for host, _ in alike} - lacking or {alike[0][0]}
-        mine = [(host, entry) for host, entry in alike if entry["variant"] == key[0]]
-        taken = [(host, entry) for host, entry in mine if entry["file"] and host in added]
+        of_variant = [(host, entry) for host, entry in alike if entry["variant"] == key[0]]
+        taken = [(host, entry) for host, entry in of_variant if entry["file"] and host in added]
         # A host names a file beside the record, and no other one.
         paths = tuple(run.path / f"raw/{host}/profiles" / Path(entry["file"]).name for host, entry in taken)
         left_out = ", which is left out" if added - lacking else ""
         missing = tuple(
             (f"on {host}{left_out}: " if run.plan.named(host) else "") + entry["why"]
-            for host, entry in mine
+            for host, entry in of_variant
             if not entry["file"]
         )
         profiles.append(Profile(*key, sum(entry["operations"] for _, entry in taken), paths, missing))

@@ -93,8 +93,8 @@ def _table(directory: Path, name: str) -> Iterator[Callable[[Iterable[Row]], Non
     partial.replace(path)
 
 
-def _lower(known: bool | None) -> str:  # noqa: FBT001 - a value of a table
-    return "" if known is None else str(known).lower()
+def _lower(value: bool | None) -> str:  # noqa: FBT001 - a value of a table
+    return "" if value is None else str(value).lower()
 
 
 def number(value: object) -> str:

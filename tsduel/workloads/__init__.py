@@ -23,8 +23,8 @@ def in_families(plan: Plan, metrics: Iterable[Metric]) -> list[Metric]:
     """Return the metrics with their families in this run: a metric and its `instead_of` swap their families."""
     family = {}
     if plan.exchanges_load:
-        known = {metric.name: metric for metric in workload_of(plan).registered}
-        pairs = [(metric, known[metric.instead_of]) for metric in known.values() if metric.instead_of]
+        registered = {metric.name: metric for metric in workload_of(plan).registered}
+        pairs = [(metric, registered[metric.instead_of]) for metric in registered.values() if metric.instead_of]
         family = {a.name: b.family for a, b in pairs} | {b.name: a.family for a, b in pairs}
     if plan.design.judged == "work":
         return [_by_work(metric, plan) for metric in metrics]

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-def checked(url: str, given: Collection[str]) -> None:
+def checked(url: str, others: Collection[str]) -> None:
     """Raise a ValueError if a URL is none that clients can use, or the ``given`` keys have no effect beside it."""
-    if without := {"source", "ref", "repo", "path", "go", "flags", "env", "files", "replicas"} & set(given):
+    if without := {"source", "ref", "repo", "path", "go", "flags", "env", "files", "replicas"} & set(others):
         raise ValueError(
             f"{min(without)}: what has a `url:` runs already, and is neither built nor started: leave it out"
         )
@@ -51,7 +51,7 @@ def refused(urls: list[str], against: dict[str, bool]) -> Iterator[str]:
 
 def settled(experiment: Any) -> dict[str, Any]:
     """Return the sections that servers which run already change: no fresh starts, no turns, and nothing is pinned."""
-    duel = {"hold": False, "sittings": 1} | ({"load_s": None} if experiment.design.load == "duel" else {})
+    duel = {"hold": False, "sittings": 1} | ({"load_s": None} if experiment.design.load == "in_turn" else {})
     changed = {
         "duel": experiment.duel.model_copy(update=duel),
         "design": experiment.design.model_copy(update={"reload": "once"}),

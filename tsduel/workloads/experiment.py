@@ -54,10 +54,10 @@ class Component(ComponentAsked):
         if why := gobuild.why_not(self.env, self.source):
             raise ValueError(why)
         for field in REVISION:
-            given, needed = bool(getattr(self, field)), field in _NEEDED[self.source]
-            if needed and not given:
+            present, needed = bool(getattr(self, field)), field in _NEEDED[self.source]
+            if needed and not present:
                 raise ValueError(f"source {self.source} needs `{field}:`")
-            if given and not needed:
+            if present and not needed:
                 raise ValueError(f"source {self.source} has no use for `{field}:`; change `source:`, or leave it out")
         return self
 

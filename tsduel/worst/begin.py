@@ -33,40 +33,42 @@ def begun(name: str, environment: Mapping[str, str], results: Path) -> Path:
     if not RUN_NAME.fullmatch(name):
         raise UserError(f"RUN: {name!r} is no name; use letters, digits, dots, dashes and underscores")
     directory = results / HOME / name
-    given = {knob: environment[knob].strip() for knob in OWN if environment.get(knob, "").strip()}
-    typed = given | knobs.given(environment)
+    own = {knob: environment[knob].strip() for knob in OWN if environment.get(knob, "").strip()}
+    typed = own | knobs.given(environment)
     if (directory / Worst.FILE).exists():
-        known = Worst.load(directory).given
-        if changed := [knob for knob, value in typed.items() if known.get(knob, value) != value or knob not in known]:
+        knobs_then = Worst.load(directory).given
+        if changed := [
+            knob for knob, value in typed.items() if knobs_then.get(knob, value) != value or knob not in knobs_then
+        ]:
             raise UserError(f"{directory}: {', '.join(changed)} would change what is searched; start a new one")
         return directory
-    study = _new(name, given, typed, environment)
+    study = _new(name, own, typed, environment)
     with runlock.claimed(directory, "worst", Worst.FILE):
         study.write(directory)
     return directory
 
 
-def _new(name: str, given: Mapping[str, str], typed: Mapping[str, str], environment: Mapping[str, str]) -> Worst:
-    wanted = given.get("FOR", "worse")
+def _new(name: str, own: Mapping[str, str], typed: Mapping[str, str], environment: Mapping[str, str]) -> Worst:
+    wanted = own.get("FOR", "worse")
     if wanted not in {"worse", "better"}:
         raise UserError(f"FOR: {wanted!r} is neither worse nor better")
     passed = {**knobs.given(environment), "EXPERIMENT": environment.get("EXPERIMENT", "").strip() or EXPERIMENT}
     blocks = passed.pop("BLOCKS", str(CONFIRM_BLOCKS))
     if not (blocks.isdigit() and int(blocks) >= FEWEST):
         raise UserError(f"BLOCKS: {FEWEST} at least; so many blocks confirm what was found")
-    metric = given.get("METRIC", "cpu")
+    metric = own.get("METRIC", "cpu")
     passed, what = measured("tsbs", {**environment, "METRIC": METRICS.get(metric, metric)}, passed, {})
     try:
-        minutes = float(given.get("MINUTES", "60"))
+        minutes = float(own.get("MINUTES", "60"))
     except ValueError:
         minutes = 0.0
     least = 5 * PROBE_S / 60
     if not least <= minutes <= 7 * 24 * 60:
-        raise UserError(f"MINUTES: {given.get('MINUTES')!r} is no number from {least:g} (five probes) to a week")
-    seed = given.get("SEED", "1")
+        raise UserError(f"MINUTES: {own.get('MINUTES')!r} is no number from {least:g} (five probes) to a week")
+    seed = own.get("SEED", "1")
     if not (seed.isdigit() and 1 <= int(seed) <= MOST_SEED):
         raise UserError(f"SEED: {seed!r} is no whole number from 1 to {MOST_SEED}")
-    space = read_space(Path(given.get("SPACE", SPACE)), passed)
+    space = read_space(Path(own.get("SPACE", SPACE)), passed)
     sign = 1 if (what.higher_is_better == (wanted == "better")) else -1
     return Worst(
         name=name, created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), kind="tsbs", given=dict(typed),
@@ -77,18 +79,18 @@ def _new(name: str, given: Mapping[str, str], typed: Mapping[str, str], environm
 
 def read_space(path: Path, passed: Mapping[str, str]) -> dict[str, Key]:
     """Return what may be changed; a UserError for a field that is none, or a value that it cannot have."""
-    given = question.read_file(path)
-    if not given:
+    declared = question.read_file(path)
+    if not declared:
         raise UserError(
             f"{path}: write fields of an experiment, each like `workload.scale: {{values: [20, 400], usual: 100}}`"
         )
     renting = [name for name, kind in PLACES.items() if kind.rents]
-    rents = [str(field) for field in given if str(field).partition(".")[0] in renting]
+    rents = [str(field) for field in declared if str(field).partition(".")[0] in renting]
     rents += [f"TARGET={name}" for name in renting if passed.get("TARGET") == name]
     if rents:
         raise UserError(f"{rents[0]}: {RENTED}")
     space = dict[str, Key]()
-    for field, entry in given.items():
+    for field, entry in declared.items():
         if not isinstance(entry, dict) or set(entry) != {"values", "usual"} or not isinstance(entry["values"], list):
             names = entry if isinstance(entry, dict) else {}
             wrong = next((name for name in names if name not in {"values", "usual"}), "")

@@ -32,13 +32,13 @@ def rule(directory: Path) -> Rule:
         number = len(study.probes)
         probe = Probe(run=f"{study.name}-{number:03d}", at=at, blocks=blocks, why=why)
         begin = time.monotonic()
-        known = _knobs(study, probe, number)
+        knobs_of_probe = _knobs(study, probe, number)
         try:
-            question.read(known)
+            question.read(knobs_of_probe)
         except UserError as error:  # each value goes, but not these together
             probe = probe.model_copy(update={"failed": str(error)})
         else:
-            code = yield known
+            code = yield knobs_of_probe
             if code in {codes.USER, codes.DEFECT}:  # the same would come of every probe
                 return code
             probe = _read(study, probe, directory.parents[1] / probe.run, time.monotonic() - begin)
@@ -53,9 +53,9 @@ def _knobs(study: Worst, probe: Probe, number: int) -> dict[str, str]:
     words += [f"design.seed={1000 * (study.seed - 1) + number + 1}", "design.spare_blocks=0"]
     if probe.why != "confirm":
         words += [f"watchdog.block_s={longest_block(study, probe.at)}", "design.max_failed_blocks=0"]
-    known = {**study.knobs, "KIND": study.kind, "BLOCKS": str(probe.blocks), "RUN": probe.run, "FAIL_ON": ""}
-    known |= {"TSDUEL_STAGES": STAGES} if probe.why != "confirm" else {}
-    return known | {"SET": " ".join(filter(None, [study.knobs.get("SET", ""), shlex.join(words)]))}
+    knobs = {**study.knobs, "KIND": study.kind, "BLOCKS": str(probe.blocks), "RUN": probe.run, "FAIL_ON": ""}
+    knobs |= {"TSDUEL_STAGES": STAGES} if probe.why != "confirm" else {}
+    return knobs | {"SET": " ".join(filter(None, [study.knobs.get("SET", ""), shlex.join(words)]))}
 
 
 def longest_block(study: Worst, at: Point) -> int:

@@ -42,10 +42,10 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Resource:
-    """One resource of the project: ``place`` is global, zones/ZONE or regions/REGION."""
+    """One resource of the project: ``scope`` is global, zones/ZONE or regions/REGION."""
 
     kind: str
-    place: str
+    scope: str
     name: str
     labels: dict[str, str]
     description: str
@@ -53,7 +53,7 @@ class Resource:
 
     def __str__(self) -> str:
         """Return the name that gcloud's commands use."""
-        return f"{self.kind[:-1]} {self.name} ({self.place.rpartition('/')[2]})"
+        return f"{self.kind[:-1]} {self.name} ({self.scope.rpartition('/')[2]})"
 
     @property
     def run(self) -> str:
@@ -119,11 +119,11 @@ class Compute:
         """Return all resources of a kind in the project that tsduel may have made, by name or label."""
         path = f"global/{kind}" if KINDS[kind] == "global" else f"aggregated/{kind}"
         resources = []
-        for item, place in self._pages(path):
+        for item, scope in self._pages(path):
             labels = item.get("labels") or {}
             if str(item["name"]).startswith("tsduel-") or "tsduel-run" in labels:
                 texts = (item.get("description") or "", str(item.get("status") or ""))
-                resources.append(Resource(kind, place, item["name"], labels, *texts))
+                resources.append(Resource(kind, scope, item["name"], labels, *texts))
         return resources
 
     def of_run(self, name: str) -> list[Resource]:
@@ -133,7 +133,7 @@ class Compute:
 
     def delete(self, resource: Resource) -> None:
         """Delete a resource and wait until it is gone; it may be gone already."""
-        path = f"{resource.place}/{resource.kind}/{urllib.parse.quote(resource.name)}"
+        path = f"{resource.scope}/{resource.kind}/{urllib.parse.quote(resource.name)}"
         try:
             operation = self._call("DELETE", path)
             self._wait(operation, resource)
@@ -150,7 +150,7 @@ class Compute:
                 raise messages.CloudError(0, "timeout", late)
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
-            operation = self.get(f"{resource.place}/operations/{urllib.parse.quote(operation['name'])}")
+            operation = self.get(f"{resource.scope}/operations/{urllib.parse.quote(operation['name'])}")
         errors = (operation.get("error") or {}).get("errors") or []
         if errors:
             raise messages.CloudError(0, str(errors[0].get("code")), str(errors[0].get("message")))
@@ -160,9 +160,9 @@ class Compute:
         while True:
             page = self.get(f"{path}?maxResults=500" + (f"&pageToken={urllib.parse.quote(token)}" if token else ""))
             items = page.get("items") or {}
-            for place, scoped in ({"global": {"": items}} if isinstance(items, list) else items).items():
+            for scope, scoped in ({"global": {"": items}} if isinstance(items, list) else items).items():
                 for listed in scoped.values():
-                    yield from ((item, place) for item in listed if isinstance(item, dict) and "name" in item)
+                    yield from ((item, scope) for item in listed if isinstance(item, dict) and "name" in item)
             token = page.get("nextPageToken") or ""
             if not token:
                 return

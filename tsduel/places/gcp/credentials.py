@@ -43,8 +43,8 @@ def token(environment: Mapping[str, str], lasting: timedelta = LASTING) -> str:
 
     It lives for an hour, so ask again before each use; ``lasting``: for how long it is needed at least.
     """
-    if given := environment.get(TOKEN, "").strip():
-        return given
+    if value := environment.get(TOKEN, "").strip():
+        return value
     # A fresh clone has no libraries yet, and its doctor reads this module.
     from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415
     from google.auth.transport.requests import Request  # noqa: PLC0415

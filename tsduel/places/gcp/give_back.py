@@ -154,7 +154,7 @@ def _list(left: list[Resource], project: str) -> str:
     lines = [f"gcp: this is left in {project} and costs money or quota; delete it by hand:"]
     for resource in left:
         kind = {"subnetworks": "networks subnets", "firewalls": "firewall-rules"}.get(resource.kind, resource.kind)
-        scope, _, where = resource.place.partition("/")
+        scope, _, where = resource.scope.partition("/")
         option = {"zones": f" --zone={where}", "regions": f" --region={where}"}.get(scope, "")
         lines.append(f"gcloud compute {kind} delete {resource.name}{option} --project={project} --quiet")
     return "\n".join(lines)

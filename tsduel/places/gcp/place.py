@@ -17,12 +17,12 @@ DIRECTORY = f"/var/tmp/tsduel-{USER}"  # noqa: S108 - on a machine that has no o
 WIDEST_PREFIX = 8
 
 
-def asked(given: Mapping[str, str]) -> dict[str, Any]:
+def asked(knobs: Mapping[str, str]) -> dict[str, Any]:
     """Return ``project``, ``ssh_via`` (public or iap), ``ssh_source_ranges`` and what follows.
 
     ``each`` and ``spare`` are the numbers of hosts and of spare hosts of each kind of machine.
     """
-    project = given.get("GCP_PROJECT", "")
+    project = knobs.get("GCP_PROJECT", "")
     if not project:
         raise UserError("TARGET=gcp needs to know who pays: add GCP_PROJECT=your-project-id (`gcloud projects list`)")
     if not PROJECT.fullmatch(project):
@@ -30,20 +30,20 @@ def asked(given: Mapping[str, str]) -> dict[str, Any]:
             f"GCP_PROJECT: {project!r} is no ID of a project (6 to 30 lower-case letters, digits and dashes): "
             "see `gcloud projects list`"
         )
-    via, ranges = _ssh_from(given.get("SSH_FROM", ""))
+    via, ranges = _ssh_from(knobs.get("SSH_FROM", ""))
     return {
         "project": project,
         "ssh_via": via,
         "ssh_source_ranges": ranges,
         "user": USER,
         "directory": DIRECTORY,
-        "each": _count("HOSTS", given, least=1),
-        "spare": _count("SPARE_HOSTS", given, least=0),
+        "each": _count("HOSTS", knobs, least=1),
+        "spare": _count("SPARE_HOSTS", knobs, least=0),
     }
 
 
-def _count(knob: str, given: Mapping[str, str], *, least: int) -> int:
-    text = given.get(knob, "") or str(least)
+def _count(knob: str, knobs: Mapping[str, str], *, least: int) -> int:
+    text = knobs.get(knob, "") or str(least)
     if not text.isdecimal() or not least <= int(text) <= MOST_HOSTS:
         raise UserError(
             f"{knob}: {text!r} is no number of machines of each type, {least} to {MOST_HOSTS}; write {knob}=4"

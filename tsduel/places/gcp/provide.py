@@ -44,9 +44,9 @@ def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> 
     give_back.mind_signals()
     terraform = Terraform(run_dir)
     compute = Compute(place.project, run_dir)
-    if known := _preflight(compute, place, hosts.known(run_dir)):
+    if found := _preflight(compute, place, hosts.known(run_dir)):
         # Terraform might change machines on which blocks run, so it is not called.
-        return known
+        return found
     zones = _zones(compute, place, fresh=not terraform.state.exists())
     with give_back.on_failure(run_dir, place, environment):
         terraform.prepare()
@@ -103,7 +103,7 @@ def make_key(run_dir: Path) -> Path:
     return key
 
 
-def _preflight(compute: Compute, place: GcpPlace, known: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _preflight(compute: Compute, place: GcpPlace, recorded: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Check credentials, project and APIs before anything is made; return the known machines if any of them runs."""
     if place.ssh_via == "iap" and not shutil.which("gcloud"):
         raise UserError("SSH_FROM=iap needs gcloud, whose tunnel it is; install it, or give your own public address")
@@ -111,15 +111,15 @@ def _preflight(compute: Compute, place: GcpPlace, known: Mapping[str, dict[str, 
         compute.get("")
         running = {
             name: host | {"address": compute.address(host["zone"], host["instance"])}
-            for name, host in known.items()
+            for name, host in recorded.items()
             if compute.runs(host["zone"], host["instance"])
         }
     except CloudError as error:
         raise messages.as_user_error(str(error), place.project, place.machine, place.zones[0]) from None
-    for name in (set(known) - set(running)) if running else ():
-        give_back.say(f"{name} ({known[name]['instance']}) is gone; the others go on")
+    for name in (set(recorded) - set(running)) if running else ():
+        give_back.say(f"{name} ({recorded[name]['instance']}) is gone; the others go on")
     if running:
-        return {**known, **running}
+        return {**recorded, **running}
     if place.ssh_via == "iap" and compute.lacks_service("iap.googleapis.com"):
         raise UserError(
             f"gcp: the API of the Identity-Aware Proxy is not enabled in {place.project}: `gcloud services enable "

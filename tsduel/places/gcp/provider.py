@@ -15,12 +15,12 @@ from tsduel.places.ssh.ssh import Host
 def _provide(run_dir: Path, place: GcpPlace, write: Write) -> None:
     """Rent the machines that are not there; a run on those of another one records them, too."""
     owner = run_dir.with_name(place.rented_by or run_dir.name)
-    made, known = provide.machines(owner, place, os.environ), hosts.known(owner)
-    if made != known:
+    made, recorded = provide.machines(owner, place, os.environ), hosts.known(owner)
+    if made != recorded:
         # Their addresses are recorded after the first login, since later stages log in to recorded machines.
-        with give_back.on_failure(owner, place, os.environ, kept="blocks may be there" if known else ""):
+        with give_back.on_failure(owner, place, os.environ, kept="blocks may be there" if recorded else ""):
             for name, host in made.items():
-                if host != known.get(name):
+                if host != recorded.get(name):
                     provide.first_login(place, Host.from_outputs(host))
             write(owner, made, provisioned=True)
     if place.rented_by:

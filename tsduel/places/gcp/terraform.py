@@ -56,12 +56,12 @@ class Terraform:
             for path in (PROJECT / "terraform").glob(pattern):
                 shutil.copyfile(path, self.work / path.name)
         # Without a lock file in terraform/, the first provider that came is kept to, and its plugin cache is used.
-        given = PROJECT / "terraform" / LOCK
+        lock = PROJECT / "terraform" / LOCK
         kept = self.cache / f"{hashlib.sha256((self.work / 'terraform.tf').read_bytes()).hexdigest()[:16]}{LOCK}"
-        if not given.exists() and kept.exists():
+        if not lock.exists() and kept.exists():
             shutil.copyfile(kept, self.work / LOCK)
         self._run(["init", "-input=false", "-no-color"])
-        if not given.exists() and not kept.exists() and (self.work / LOCK).exists():
+        if not lock.exists() and not kept.exists() and (self.work / LOCK).exists():
             shutil.copyfile(self.work / LOCK, kept)
 
     def apply(self) -> dict[str, dict[str, Any]]:
@@ -78,8 +78,8 @@ class Terraform:
 
     def _change(self, command: str) -> str:
         options = ["-json", "-auto-approve", "-input=false", f"-lock-timeout={LOCK_S}s", f"-state={self.state}"]
-        given = (self.run_dir / "plan" / "terraform.tfvars.json", self.last_moment)
-        return self._run([command, *options, *(f"-var-file={path}" for path in given)])
+        stamped = (self.run_dir / "plan" / "terraform.tfvars.json", self.last_moment)
+        return self._run([command, *options, *(f"-var-file={path}" for path in stamped)])
 
     def _run(self, words: Sequence[str]) -> str:
         program = _program()

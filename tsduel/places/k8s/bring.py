@@ -22,7 +22,7 @@ from tsduel.places.ssh import pack, untrusted
 from tsduel.places.ssh.ssh import Host, NoConnectionError
 
 PROGRAMS = "host/programs.tar.gz"
-# Comes last.
+# A marker, written last: the pod has everything.
 BROUGHT = "brought"
 # As a user who is not root, tar gives all to that user. The number of CPUs comes last.
 UNPACK = 'umask 077; mkdir -p "$0/cache" "$1" && tar -xpzf - -C "$1" && nproc'
@@ -102,8 +102,8 @@ def one(run_dir: Path, name: str) -> None:
     run = rundir.open_run(run_dir)
     place, there = run.plan.place, directories.on_host(run.plan, name)
     assert isinstance(place, K8sPlace)  # noqa: S101 - for mypy
-    known = hosts.known(run_dir)[name]
-    host = Host.from_outputs(known)
+    pod = hosts.known(run_dir)[name]
+    host = Host.from_outputs(pod)
     _send(host, UNPACK, there["run_dir"], (run_dir / pack.ARCHIVE).open("rb"))
     if blocks := list((run_dir / "raw" / name).glob("[0-9]*[0-9]/block.json")):
         say(f"{name}: brings {len(blocks)} finished blocks to {host.name}")
@@ -113,7 +113,7 @@ def one(run_dir: Path, name: str) -> None:
     cpus = _send(host, UNPACK, place.directory, (run_dir / PROGRAMS).open("rb"))
     if re.fullmatch(r"\s*\d{1,6}\s*", cpus) and int(cpus) > place.cpus:
         say(
-            f"{name}: {known['node']} gives its pod no CPUs of its own (its kubelet has no static CPU manager): it "
+            f"{name}: {pod['node']} gives its pod no CPUs of its own (its kubelet has no static CPU manager): it "
             "runs on any that are free, and a time limit holds it to its share"
         )
 

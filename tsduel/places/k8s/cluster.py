@@ -65,13 +65,13 @@ def contexts() -> tuple[dict[str, str], str]:
     from kubernetes import config  # noqa: PLC0415 - stages of other places load this module, too
 
     try:
-        known, current = config.list_kube_config_contexts()
+        listed, current = config.list_kube_config_contexts()
     except (config.ConfigException, OSError, yaml.YAMLError) as error:
         raise UserError(
             f"k8s: no cluster is known here ({' '.join(str(error).split())}): see that `kubectl get nodes` works, or "
             "name the file with KUBECONFIG=/path in the environment"
         ) from None
-    spaces = {each["name"]: each.get("context", {}).get("namespace") or "default" for each in known}
+    spaces = {each["name"]: each.get("context", {}).get("namespace") or "default" for each in listed}
     return spaces, (current or {}).get("name", "")
 
 

@@ -19,25 +19,25 @@ LABEL = re.compile(rf"({_NAME}/)?[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?
 VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
 
-def asked(given: Mapping[str, str]) -> dict[str, Any]:
+def asked(knobs: Mapping[str, str]) -> dict[str, Any]:
     """Return ``context`` and ``namespace`` ("": those of the kubeconfig), and what pods are made of."""
-    if given.get("SPARE_HOSTS"):
+    if knobs.get("SPARE_HOSTS"):
         raise UserError("SPARE_HOSTS: a pod that is lost gets another one in its place; leave SPARE_HOSTS away")
     for knob, pattern, like in (
         ("NAMESPACE", NAMESPACE, "a namespace: letters, digits and dashes, like bench"),
         ("STORAGE_CLASS", STORAGE_CLASS, "a storage class: see `kubectl get storageclass`"),
         ("IMAGE", IMAGE_NAME, "an image: write it like debian:12-slim"),
     ):
-        if given.get(knob) and not pattern.fullmatch(given[knob]):
-            raise UserError(f"{knob}: {given[knob]!r} is no name of {like}")
+        if knobs.get(knob) and not pattern.fullmatch(knobs[knob]):
+            raise UserError(f"{knob}: {knobs[knob]!r} is no name of {like}")
     return {
-        "context": given.get("KUBE_CONTEXT", ""),
-        "namespace": given.get("NAMESPACE", ""),
-        "node_selector": _labels(given.get("NODE_SELECTOR", "")),
-        "storage_class": given.get("STORAGE_CLASS", ""),
-        "image": given.get("IMAGE", "") or IMAGE,
+        "context": knobs.get("KUBE_CONTEXT", ""),
+        "namespace": knobs.get("NAMESPACE", ""),
+        "node_selector": _labels(knobs.get("NODE_SELECTOR", "")),
+        "storage_class": knobs.get("STORAGE_CLASS", ""),
+        "image": knobs.get("IMAGE", "") or IMAGE,
         "directory": DIRECTORY,
-        "hosts": {f"host{number}": {} for number in range(1, _count(given.get("HOSTS", "")) + 1)},
+        "hosts": {f"host{number}": {} for number in range(1, _count(knobs.get("HOSTS", "")) + 1)},
     }
 
 

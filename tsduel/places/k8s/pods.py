@@ -59,9 +59,9 @@ def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
 
     A run that goes on does so without a pod that cannot be had again.
     """
-    cluster, known = cluster_of(place), hosts.known(run_dir)
+    cluster, recorded = cluster_of(place), hosts.known(run_dir)
     # Recorded before the first of them is there, so that a kill from now on leaves nothing unknown.
-    hosts.write(run_dir, known, provisioned=True)
+    hosts.write(run_dir, recorded, provisioned=True)
     made, refused = dict[str, dict[str, Any]](), dict[str, UserError]()
     with ThreadPoolExecutor(len(place.hosts)) as pool:
         waits = {name: pool.submit(_provided, cluster, place, name) for name in place.hosts}
@@ -70,14 +70,14 @@ def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
             made[name] = wait.result()
         except UserError as error:
             refused[name] = error
-    if refused and (not known or not made):
+    if refused and (not recorded or not made):
         raise UserError("\n".join(dict.fromkeys(map(str, refused.values()))))
     for name, why in refused.items():
         say(f"{why}; the others go on without {name}")
     if "@" not in place.image:
         images = ", ".join(dict.fromkeys(host["image"] for host in made.values()))
         say(f"{place.image} is {images} now, and may be another one later; to take the same again, name it with IMAGE=")
-    return known | made
+    return recorded | made
 
 
 def _provided(cluster: Cluster, place: K8sPlace, name: str) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def over(pod: Mapping[str, Any]) -> str:
     reasons = {state.get("reason") for state in states} | {status.get("reason")}
     causes = {each.get("reason") for each in status.get("conditions", []) if each["type"] == "DisruptionTarget"}
     text = " ".join(str(status.get("message", "")).split())
-    known = {
+    by_pod = {
         "OOMKilled": 'was killed for its memory (OOMKilled): a new run with more has SET="k8s.memory_gb=8", or take a '
         "smaller workload.scale",
         "Evicted": f"was evicted from {node} ({text}): "
@@ -138,7 +138,7 @@ def over(pod: Mapping[str, Any]) -> str:
         "PreemptionByScheduler": f"was preempted on {node} by a pod of a higher priority",
         "DeadlineExceeded": 'has reached its deadline: a longer life of a new run is SET="k8s.lifetime_h=4"',
     }
-    if why := next((why for reason, why in known.items() if reason in reasons | causes), ""):
+    if why := next((why for reason, why in by_pod.items() if reason in reasons | causes), ""):
         return f"the pod {name} {why}"
     if status.get("phase") in {"Failed", "Succeeded"}:
         return f"the pod {name} on {node} has ended ({', '.join(filter(None, map(str, reasons - {None}))) or 'killed'})"
@@ -230,10 +230,10 @@ def _outputs(place: K8sPlace, pod: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def why_gone(place: K8sPlace, known: Iterable[Mapping[str, Any]]) -> str:
+def why_gone(place: K8sPlace, pods: Iterable[Mapping[str, Any]]) -> str:
     """Return a sentence if all pods of these hosts are gone, else ""."""
     cluster, reasons = cluster_of(place), []
-    for host in known:
+    for host in pods:
         pod = cluster.find(f"{PODS}/{host['address']}")
         gone = f"the pod {host['address']} on {host['node']} is gone (deleted, or its node is)"
         reasons.append(over(pod) if pod else gone)

@@ -66,11 +66,11 @@ class Link:
     def all(cls, run_dir: Path) -> dict[str, Self]:
         """Return the links to the hosts that run the blocks, by name; the run must be provisioned."""
         run = rundir.open_run(run_dir)
-        known = hosts.known(run_dir)
-        if not known:
+        recorded = hosts.known(run_dir)
+        if not recorded:
             raise UserError(f"{run_dir}: its machine is not known yet: run 'make provision RUN={run_dir.name}'")
         links = {}
-        for name, host in known.items():
+        for name, host in recorded.items():
             there = directories.on_host(run.plan, name)
             links[name] = cls(
                 run_dir=run_dir,
@@ -90,14 +90,14 @@ class Link:
         return self.run_dir / "raw" / self.name
 
     @property
-    def apart(self) -> Path:
-        """The directory here for this host's log and builds."""
+    def received(self) -> Path:
+        """The directory here for what this host sent of its log and builds."""
         return self.run_dir / "host" / self.name
 
     @property
     def fetched(self) -> Path:
         """The file that exists if this host has ended well and all of its files are here."""
-        return self.apart / Path(FETCHED).name
+        return self.received / Path(FETCHED).name
 
     def detached(self, command: str, *arguments: str) -> list[str]:
         """Return the command line of `tsduel-host detached COMMAND` there."""
@@ -135,7 +135,7 @@ class Link:
         # With which a pod that takes another's place is compared.
         facts = [f"raw/{self.name}.json"] if self.host.through else []
         block = f"raw/{self.name}/{name}"
-        with self._unpacked([*facts, f"{block}/"], self.apart / name) as arrived:
+        with self._unpacked([*facts, f"{block}/"], self.received / name) as arrived:
             if not (arrived / block / "block.json").is_file():
                 raise UserError(f"{self.host.name}: no block {name} came of it, though it is finished there")
             if (self.raw / name).exists():
@@ -153,7 +153,7 @@ class Link:
 
         Unless ``again``, a file that is here already stays.
         """
-        with self._unpacked(list(names), self.apart / "fetched") as arrived:
+        with self._unpacked(list(names), self.received / "fetched") as arrived:
             for path in sorted(arrived.rglob("*")):
                 target = into / path.relative_to(arrived)
                 if path.is_file() and (again or not target.exists()):
@@ -166,11 +166,11 @@ class Link:
         # Other files come without their block: the host's description, noise, profiles.
         single = [f"raw/{name}" for name in wrong if name not in blocks]
         parts = [(single[at : at + AT_ONCE], self.run_dir) for at in range(0, len(single), AT_ONCE)]
-        parts += [(["control/log"], self.apart), (["run.log"], self.apart / "control")]
+        parts += [(["control/log"], self.received), (["run.log"], self.received / "control")]
         fetches = [partial(self.fetch_block, block) for block in sorted(set(blocks.values()))]
         fetches += [partial(self.fetch_files, *part) for part in parts]
         # The records that came before the first block say what runs there; no version can have changed them.
-        fetches.append(partial(self.fetch_files, ["build/"], self.apart, again=False))
+        fetches.append(partial(self.fetch_files, ["build/"], self.received, again=False))
         _each(lambda fetch: fetch(), fetches)
         if wrong and (still := self.missing()):
             raise UserError(
@@ -212,8 +212,8 @@ class Link:
         for digest, name in SUM.findall(self.ask("sums")):
             path = self.run_dir / "raw" / name
             # What else is named there is not this host's to write.
-            mine = name == f"{self.name}.json" or name.startswith(f"{self.name}/")
-            if mine and untrusted.is_plain(name) and not (path.is_file() and _digest(path) == digest):
+            of_this_host = name == f"{self.name}.json" or name.startswith(f"{self.name}/")
+            if of_this_host and untrusted.is_plain(name) and not (path.is_file() and _digest(path) == digest):
                 wrong.append(name)
         return wrong
 

@@ -84,7 +84,7 @@ def _bring_data(run_dir: Path) -> None:
     brought, cache = run_dir / "host" / "data", caches.directory(os.environ) / "workload"
     brought.mkdir(parents=True, exist_ok=True)
     plan = open_run(run_dir).plan
-    for key in {file.key for file in plan.workload.data} if plan.workload and plan.workload.told else ():
+    for key in {file.key for file in plan.workload.data} if plan.workload and plan.workload.own_data else ():
         target = brought / key
         target.mkdir(exist_ok=True)
         for name in ("data.zst", "data.zst.json"):

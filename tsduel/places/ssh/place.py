@@ -21,20 +21,20 @@ REMOTE_DIR = re.compile(r"(/[A-Za-z0-9._+-]+){2,}")
 MAX_PORT = 65535
 
 
-def asked(given: Mapping[str, str]) -> dict[str, Any]:
+def asked(knobs: Mapping[str, str]) -> dict[str, Any]:
     """Return ``config_file`` and ``hosts``, the spare ones last."""
-    if not given[HOSTS]:
+    if not knobs[HOSTS]:
         raise UserError("TARGET=ssh needs to know the machine: add SSH_HOST=user@host or SSH_HOST=user@host:port")
-    named = [(knob, text.strip()) for knob in (HOSTS, SPARES) for text in given[knob].split(",") if given[knob]]
+    named = [(knob, text.strip()) for knob in (HOSTS, SPARES) for text in knobs[knob].split(",") if knobs[knob]]
     hosts, seen = dict[str, dict[str, Any]](), set[tuple[str, int]]()
     for number, (knob, text) in enumerate(named, 1):
-        host = _host(knob, text, given["REMOTE_DIR"]) | {"spare": knob == SPARES}
+        host = _host(knob, text, knobs["REMOTE_DIR"]) | {"spare": knob == SPARES}
         machine = (host["address"], host["port"] or 22)
         if machine in seen:
             raise UserError(f"{knob}: {text} is named twice, and a machine runs one block at a time: name it once")
         seen.add(machine)
         hosts[f"host{number}"] = host
-    return {"config_file": _config_file(given["SSH_CONFIG"]), "hosts": hosts}
+    return {"config_file": _config_file(knobs["SSH_CONFIG"]), "hosts": hosts}
 
 
 def _host(knob: str, text: str, directory: str) -> dict[str, Any]:

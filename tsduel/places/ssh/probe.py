@@ -99,8 +99,8 @@ def refusals(name: str, facts: Mapping[str, str], directory: str) -> Iterator[st
         yield (
             f"{name}: {directory} cannot be used ({reason}); see to that, or name another directory with REMOTE_DIR="
         )
-    known = re.fullmatch(r"\d{1,15}", facts.get("free_mib", ""))
-    if (free := int(known[0]) if known else 0) < LEAST_FREE_MIB:
+    free_mib = re.fullmatch(r"\d{1,15}", facts.get("free_mib", ""))
+    if (free := int(free_mib[0]) if free_mib else 0) < LEAST_FREE_MIB:
         yield (
             f"{name}: {free} MiB are free for {directory}, and Go, its modules and the binaries alone take "
             f"{LEAST_FREE_MIB} MiB; free some (this removes tsduel's files: {shlex.join(['rm', '-rf', directory])}), "

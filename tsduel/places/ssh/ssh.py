@@ -121,10 +121,10 @@ class Host:
         self, *words: str, text: str = "", feed: IO[bytes] | None = None, timeout_s: float = COMMAND_S
     ) -> subprocess.CompletedProcess[str]:
         """Run a command there with ``text`` or a file as its input; only a broken connection is an error."""
-        with self.heard(timeout_s), tempfile.TemporaryFile() as given:
-            given.write(text.encode())
-            given.seek(0)
-            done = untrusted.ask(self.command(*words), feed or given, timeout_s)
+        with self.heard(timeout_s), tempfile.TemporaryFile() as stdin_file:
+            stdin_file.write(text.encode())
+            stdin_file.seek(0)
+            done = untrusted.ask(self.command(*words), feed or stdin_file, timeout_s)
         if done.returncode == NO_CONNECTION:
             raise self.failure(done.stderr)
         return done

@@ -121,8 +121,8 @@ class _Archive:
         if not self._rest:
             self._rest = next(self._chunks, b"")
             self._watch(len(self._rest))
-        given, self._rest = self._rest[:count], self._rest[count:]
-        return given
+        content, self._rest = self._rest[:count], self._rest[count:]
+        return content
 
     def _watch(self, count: int) -> None:
         self._left -= count
@@ -170,12 +170,12 @@ def unpack(stream: int, wanted: Collection[str], into: Path) -> None:
             for count, member in enumerate(members, 1):
                 if count > MOST_FILES:
                     raise LieError(f"an archive has more than {MOST_FILES} members")
-                place = into / _asked_for(member, wanted)
+                path_here = into / _asked_for(member, wanted)
                 if member.isdir():
-                    place.mkdir(parents=True, exist_ok=True)
+                    path_here.mkdir(parents=True, exist_ok=True)
                 else:
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    _write(members, member, place)
+                    path_here.parent.mkdir(parents=True, exist_ok=True)
+                    _write(members, member, path_here)
         while archive.read(CHUNK):
             pass
     except (FileExistsError, NotADirectoryError) as error:
@@ -207,11 +207,11 @@ def _asked_for(member: tarfile.TarInfo, wanted: Collection[str]) -> PurePosixPat
     raise LieError(f"an archive has {member.name!r}, for which nobody has asked")
 
 
-def _write(members: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
+def _write(members: tarfile.TarFile, member: tarfile.TarInfo, path_here: Path) -> None:
     content = members.extractfile(member)
     assert content is not None  # noqa: S101 - a regular file has content
     left = member.size
-    with place.open("xb") as target:
+    with path_here.open("xb") as target:
         while left and (chunk := content.read(min(CHUNK, left))):
             target.write(chunk)
             left -= len(chunk)

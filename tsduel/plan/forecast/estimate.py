@@ -53,8 +53,8 @@ def lines(run_dir: Path, plan: Plan, cache: Path) -> list[str]:
     sentences += _memory(plan, before)
     unknown = "" if kind else provider_of(plan.place).unseen
     block_s = before.block_s if before else plan.duration.block_s if plan.duration else 0.0
-    known = Forecast.read(run)
-    return sentences + (known.before(unknown, block_s) if known else [])
+    recorded = Forecast.read(run)
+    return sentences + (recorded.before(unknown, block_s) if recorded else [])
 
 
 def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Path, paced: float | None) -> str:

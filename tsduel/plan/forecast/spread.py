@@ -118,8 +118,8 @@ class Forecast:
         """Write plan/forecast.json on one line, since people read experiment.json and not this file."""
         names = ("metric", "query_type", "s_d", "within_pct")
         wanted = {(metric.name, query_type) for metric, query_type in self.metrics}
-        known = [{n: row.get(n) for n in names} for row in self.known if (row["metric"], row["query_type"]) in wanted]
-        files.write(run_dir / FILE, json.dumps({"known": known, "source": self.source}) + "\n")
+        rows = [{n: row.get(n) for n in names} for row in self.known if (row["metric"], row["query_type"]) in wanted]
+        files.write(run_dir / FILE, json.dumps({"known": rows, "source": self.source}) + "\n")
 
     @cached_property
     def metrics(self) -> list[tuple[Metric, str]]:
@@ -152,9 +152,9 @@ class Forecast:
         if not self.spreads:
             return [f"can show  {unknown or UNCALIBRATED}"]
         parts = [f"{s.shown_pct(blocks):.1f} % in {s.title} ({s.asked_pct:g} % asked)" for s in self.spreads]
-        known = f"{self.source['run']} scattered: {self.source['what']} on this kind of machine"
+        scattered = f"{self.source['run']} scattered: {self.source['what']} on this kind of machine"
         data = "" if self.source["same_workload"] else ", with other data, so roughly"
-        lines = [f"can show  changes of {', '.join(parts)}", f"          with 80 % power, as {known}{data}"]
+        lines = [f"can show  changes of {', '.join(parts)}", f"          with 80 % power, as {scattered}{data}"]
         phase_s = len(plan.query_types) * plan.duel.seconds if plan.duel and plan.duels else block_s
         for spread in self.spreads:
             asked_pct, within_pct = spread.asked_pct, spread.within_pct
@@ -191,9 +191,9 @@ class Forecast:
                 parts.append(f"roughly, since it is from {n} blocks: {low:.1f} to {high:.1f} times that")
             hopeless = to_go and all(spread.is_hopeless(blocks) for spread in spreads)
             parts.append(self._what_to_do(spreads) if hopeless else self._would_need(spreads))
-        elif known := self.spreads:
+        elif scatter := self.spreads:
             scattered = f"if it scatters as {self.source['run']} did, {self.source['what']}"
-            parts = [f"{scattered}, {blocks} blocks can show {self._can_show(known)}", self._would_need(known)]
+            parts = [f"{scattered}, {blocks} blocks can show {self._can_show(scatter)}", self._would_need(scatter)]
         else:
             parts = [f"what {blocks} blocks can show is seen from {FROM_BLOCKS} blocks on"]
         return f"{when}: " + "; ".join(part for part in [self._spoilt(ended), *parts, *to_go] if part)

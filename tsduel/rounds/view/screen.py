@@ -41,14 +41,14 @@ def panel(state: State, now: float, forecast: str = "") -> RenderableType:
 
 def fleet(states: Mapping[str, State], now: float) -> RenderableType:
     """Return the foot of a fleet: a row a host, and the times of the slowest."""
-    known = {host: state for host, state in states.items() if state.run}
-    if not known:
+    running = {host: state for host, state in states.items() if state.run}
+    if not running:
         return Text("no event of this run yet", style="dim")
-    slowest = max(known.values(), key=lambda state: model.remaining(state, now))
+    slowest = max(running.values(), key=lambda state: model.remaining(state, now))
     table = Table.grid(padding=(0, 1), expand=True)
     for width, ratio in ((8, None), (None, 2), (None, 1), (20, None)):
         table.add_column(no_wrap=True, width=width, ratio=ratio, overflow="ellipsis")
-    for host, state in known.items():
+    for host, state in running.items():
         over = {"": "", "ok": "all blocks are run"}.get(state.over, state.over)
         doing = Text(over or _block(replace(state, blocks=0)).plain)
         bar = "" if state.over else _bar(_share(state, now))[0]

@@ -28,10 +28,10 @@ KNOWN = (
 def metrics(measured: Iterable[str], better: Mapping[str, Better]) -> list[Metric]:
     """Return the metrics of the units that a run has: Go's own first, then the benchmark's in their order."""
     units = list(dict.fromkeys(measured))
-    known = {metric.name for metric in KNOWN}
+    names = {metric.name for metric in KNOWN}
     metrics = [replace(m, better=better.get(m.name, m.better)) for m in KNOWN if m.name in units]
     for unit in units:
-        if unit not in known:
+        if unit not in names:
             family: Family = "secondary" if better.get(unit, "none") != "none" else "shown"
             metrics.append(Metric(unit, "bench", unit, better.get(unit, "none"), _OTHER, family, unit, per_type=True))
     return metrics

@@ -26,6 +26,6 @@ def said(*words: str, feed: Sequence[str] = ()) -> str:
     if fed and fed.returncode:
         raise UserError(f"workload.use_case: TSBS's generator failed (exit code {fed.returncode}): {shlex.join(feed)}")
     if done.returncode:
-        told = [line.removeprefix("tsduel: ") for line in done.stderr.splitlines() if line.startswith("tsduel: ")]
-        raise UserError("\n".join(told) or f"the agent cannot be built: {last_line(done.stderr)}")
+        sentences = [line.removeprefix("tsduel: ") for line in done.stderr.splitlines() if line.startswith("tsduel: ")]
+        raise UserError("\n".join(sentences) or f"the agent cannot be built: {last_line(done.stderr)}")
     return done.stdout

@@ -42,15 +42,15 @@ def language_of(target: Target) -> str:
     return target.answers
 
 
-def data_of(workload: WorkloadAsked, target: Target, *, known: bool = True) -> Data:
-    """Return what the data of a workload hold in a database; of data that are not ``known`` only the window."""
+def data_of(workload: WorkloadAsked, target: Target, *, loads: bool = True) -> Data:
+    """Return what a workload holds in a database; only the window where the run does not load it (``loads``)."""
     if found := dump.of(workload):
         span = (found.start_ms / 1000, found.end_ms / 1000)
         return Data(*span, language_of(target), metrics=found.names, labels=found.labels)
     prefix = "" if target.query_form == "prometheus" else target.name_prefix
     names = tuple(prefix + field for field in FIELDS) if target.answers == "prometheus" else ()
     start, end = (datetime.fromisoformat(time).timestamp() for time in (workload.start, workload.end))
-    return Data(start, end, language_of(target), hosts=known * workload.scale, metrics=names if known else ())
+    return Data(start, end, language_of(target), hosts=loads * workload.scale, metrics=names if loads else ())
 
 
 _READERS = {"file": written.read, "log": logs.read, "rules": rules.read, "dashboard": grafana.read}

@@ -76,15 +76,15 @@ class Dump:
         }
 
     @property
-    def told(self) -> str:
-        """The data in a sentence."""
+    def holds(self) -> str:
+        """What the file holds, in words."""
         extra = [
             number_of(count, what)
             for count, what in ((self.duplicates, "duplicate"), (self.late, "out-of-order sample"))
             if count
         ]
         return (
-            f"{self.path}: {self.samples:,} samples of {self.series:,} series in {self.lines:,} lines ({self.format})"
+            f"{self.samples:,} samples of {self.series:,} series in {self.lines:,} lines ({self.format})"
             + (f"; {', '.join(extra)}: all are sent, and counted as the database counts them" if extra else "")
             + (f"; {number_of(self.numberless, 'value')} like NaN, which no database keeps" if self.numberless else "")
         )
@@ -95,7 +95,8 @@ class Dump:
         is_plain = self.plain and "InfluxDB" in target.protocol and not told_unit
         name = target.data_format if is_plain else self.format
         data = (DataFile(format=name, key=self.key),)
-        counted = {"lines": self.lines, "samples": self.samples, "data": data, "told": self.told}
+        counted = {"lines": self.lines, "samples": self.samples, "data": data}
+        counted["own_data"] = {"path": self.path, "holds": self.holds}
         path = target.own_paths[self.format] + (f"&precision={self.precision[0]}" if told_unit else "")
         counted["loader"] = "tsbs" if is_plain else "own"
         return counted, target.model_copy(update={"data_format": name, "write_path": path})
@@ -224,17 +225,17 @@ def _known(verb: str, word: str, identity: str, path: str, feed: Sequence[str] =
     ``feed``: a command whose output it reads.
     """
     cache = caches.directory(os.environ)
-    known = cache / "workload" / "dumps.json"
+    file = cache / "workload" / "dumps.json"
     dumps: dict[str, Any] = {}
     with contextlib.suppress(FileNotFoundError, ValueError):  # half of it is nothing
-        dumps = json.loads(known.read_text())
+        dumps = json.loads(file.read_text())
     found = dumps.get(identity)
     if not found or "precision" not in found or not (cache / "workload" / found["key"] / "data.zst.json").exists():
         caches.own(cache, os.environ)
         found = json.loads(agent.said(verb, word, str(cache.resolve()), feed=feed))
-        known.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         if identity:
-            files.write(known, json.dumps({**dumps, identity: found}))
+            files.write(file, json.dumps({**dumps, identity: found}))
     counts = ("lines", "samples", "series", "duplicates", "late", "numberless")
     fields = {name: found[name] for name in ("key", "format", "plain", *counts)}
     times = {"start_ms": found["start"], "end_ms": found["end"]}

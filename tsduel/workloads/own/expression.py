@@ -11,7 +11,7 @@ from tsduel.workloads.own import agent
 
 
 @dataclass(frozen=True)
-class Known:
+class Reading:
     """`wrong` says in a phrase why a query is refused, "" if it is not.
 
     `lacks`: a name that the data do not have, without which it has no answer. `back_s`: how far before its time it
@@ -23,15 +23,15 @@ class Known:
     back_s: float = 0.0
 
 
-_ENDLESS = Known("takes its parser more than ten seconds, or a gigabyte of memory: write less")
+_ENDLESS = Reading("takes its parser more than ten seconds, or a gigabyte of memory: write less")
 
 
-def examine(texts: Iterable[str], language: str, names: Iterable[str] = ()) -> dict[str, Known]:
+def examine(texts: Iterable[str], language: str, names: Iterable[str] = ()) -> dict[str, Reading]:
     """Examine queries whose placeholders are filled; `language`: metricsql, promql or influxql.
 
     ``names``: all that the data have; none if they are not known.
     """
-    found: dict[str, Known] = {}
+    found: dict[str, Reading] = {}
     waiting = list(dict.fromkeys(texts))
     asked = {"language": language, "names": list(names)}
     while waiting:
@@ -42,7 +42,7 @@ def examine(texts: Iterable[str], language: str, names: Iterable[str] = ()) -> d
         begun, *lines = done.stdout.splitlines() or [""]
         if not begun:
             raise UserError(f"the parsers of queries cannot be built: {last_line(done.stderr)}")
-        found |= {text: Known(**json.loads(line)) for text, line in zip(waiting, lines, strict=False)}
+        found |= {text: Reading(**json.loads(line)) for text, line in zip(waiting, lines, strict=False)}
         if left := waiting[len(lines) :]:
             found[left[0]] = _ENDLESS
         waiting = left[1:]

@@ -31,10 +31,10 @@ _NOT_ASKED = ("templating", "variables", "annotations")
 def filled(text: str, step_s: float, range_s: float) -> str:
     """Return a query with Grafana's own variables as Grafana fills them for a step and a range."""
     rate_s = max(step_s + SCRAPE_S, 4 * SCRAPE_S)
-    known = {"__interval": step_s, "__rate_interval": rate_s, "__range": range_s}
+    values = {"__interval": step_s, "__rate_interval": rate_s, "__range": range_s}
     texts = {
         name: f"{seconds:g}s" if seconds == int(seconds) else f"{seconds * 1000:.0f}ms"
-        for name, seconds in known.items()
+        for name, seconds in values.items()
     }
     texts |= {
         "__interval_ms": f"{step_s * 1000:.0f}",
@@ -64,12 +64,12 @@ def read(path: str, data: Data) -> Asked:
     queries, left_out, values = list[Query](), list[str](), dict[str, tuple[str, ...]]()
     for found in dashboards:
         asked = list(_targets(found, {}))
-        known = _variables(found)
+        declared = _variables(found)
         shown_s = _range(found) or 3600.0
         range_s = min(shown_s, (data.end - data.start) / 2)
         if range_s < shown_s:
-            told = f"it shows {lasting(shown_s)}, and is asked over {lasting(range_s)}, half of the data's window"
-            left_out.append(f"{path}: {told}")
+            note = f"it shows {lasting(shown_s)}, and is asked over {lasting(range_s)}, half of the data's window"
+            left_out.append(f"{path}: {note}")
         exported = str(found.get("__elements")) if isinstance(found, dict) else ""
         empty = [
             panel
@@ -78,8 +78,8 @@ def read(path: str, data: Data) -> Asked:
         ]
         if empty:
             titles = ", ".join(str(panel.get("title") or panel.get("type") or "panel") for panel in empty)
-            told = "; export it with its library panels, for sharing externally" if any(map(_library, empty)) else ""
-            left_out.append(f"{path}: {number_of(len(empty), 'panel')} without an expression: {titles}{told}")
+            note = "; export it with its library panels, for sharing externally" if any(map(_library, empty)) else ""
+            left_out.append(f"{path}: {number_of(len(empty), 'panel')} without an expression: {titles}{note}")
         for target in asked:
             where = f"{path}:{lines.pop(0) if lines else 1}"
             if target is None:
@@ -91,7 +91,8 @@ def read(path: str, data: Data) -> Asked:
             template = _template(target, range_s)
             named = variables(template.text)
             become = {
-                shown: _placeholder(name, known.get(name, {}), data, template.step_s) for shown, name in named.items()
+                shown: _placeholder(name, declared.get(name, {}), data, template.step_s)
+                for shown, name in named.items()
             }
             values |= {placeholder: own for placeholder, own in become.values() if own}
             texts = {shown: f"{{{{{placeholder}}}}}" for shown, (placeholder, _) in become.items()}
@@ -227,37 +228,37 @@ def _range(found: Any) -> float:
 
 def _variables(found: Any) -> dict[str, dict[str, Any]]:
     """Return what a dashboard says of its variables, by name."""
-    known = dict[str, dict[str, Any]]()
+    declared = dict[str, dict[str, Any]]()
     for part in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
-        known |= _variables(part)
+        declared |= _variables(part)
     if isinstance(found, dict):
         listed = found.get("variables") or found.get("list")
         for entry in listed if isinstance(listed, list) else ():
             inner = entry.get("spec", entry) if isinstance(entry, dict) else {}
             if isinstance(inner, dict) and isinstance(inner.get("name"), str):
-                known[inner["name"]] = {"type": entry.get("kind"), **inner}
-    return known
+                declared[inner["name"]] = {"type": entry.get("kind"), **inner}
+    return declared
 
 
-def _placeholder(name: str, known: dict[str, Any], data: Data, step_s: float) -> tuple[str, tuple[str, ...]]:
+def _placeholder(name: str, declared: dict[str, Any], data: Data, step_s: float) -> tuple[str, tuple[str, ...]]:
     """Return the placeholder that a variable becomes, and its values where the dashboard has them."""
     if name in data.values:
         return name, ()
-    asked = " ".join(str(known.get(key) or "") for key in ("definition", "query"))
+    asked = " ".join(str(declared.get(key) or "") for key in ("definition", "query"))
     match = _LABEL.search(asked)
     for label in filter(None, (match and match[1], name)):
         if label in data.labels:
             return label, ()
         if data.hosts and label in HOSTS:
             return "host", ()
-    if match or not known:
+    if match or not declared:
         return name, ()
-    own = known.get("query") if isinstance(known.get("query"), str) else known.get("auto_min")
+    own = declared.get("query") if isinstance(declared.get("query"), str) else declared.get("auto_min")
     words = [word.rpartition(" : ")[2].strip() for word in str(own or "").split(",")]
     values = tuple(word for word in words if word and not word.startswith("$") and word != "auto")
-    if known.get("auto") or (not values and "interval" in str(known.get("type")).lower()):
+    if declared.get("auto") or (not values and "interval" in str(declared.get("type")).lower()):
         values = (*values, f"{step_s:g}s")
-    is_static = re.match("custom|constant|text|interval", str(known.get("type")).lower())
+    is_static = re.match("custom|constant|text|interval", str(declared.get("type")).lower())
     return name, values if is_static else ()
 
 

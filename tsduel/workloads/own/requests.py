@@ -54,12 +54,12 @@ def settled(asked: Asked, data: Data, *, leave_out: bool) -> Asked:
     """
     data = replace(data, values={**asked.values, **data.values})
     kept, refused = list[Query](), dict[str, list[Query]]()
-    known = _known(dict.fromkeys(template.text for query in asked.queries for template in query.templates), data)
+    by_text = _known(dict.fromkeys(template.text for query in asked.queries for template in query.templates), data)
     for query in asked.queries:
         templates = []
         for template in query.templates:
             try:
-                templates.append(_checked(template, known[template.text], data))
+                templates.append(_checked(template, by_text[template.text], data))
             except RefusedError as why:
                 refused.setdefault(str(why), []).append(query)
         if templates:
@@ -81,8 +81,8 @@ def settled(asked: Asked, data: Data, *, leave_out: bool) -> Asked:
         weights = [sum(query.weight for query in queries) for queries in (kept, asked.queries)]
         file = asked.queries[0].where.rpartition(":")[0]
         share = weights[0] / (weights[1] + asked.lost)
-        told = f"{file}: the mix is {100 * share:.3g} % of what the file asks, {len(kept)} of its queries"
-        left_out.append(told)
+        note = f"{file}: the mix is {100 * share:.3g} % of what the file asks, {len(kept)} of its queries"
+        left_out.append(note)
     return replace(asked, queries=tuple(kept), left_out=(*asked.left_out, *left_out))
 
 
@@ -98,42 +98,42 @@ def _line(sentence: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _known(texts: Iterable[str], data: Data) -> dict[str, expression.Known]:
+def _known(texts: Iterable[str], data: Data) -> dict[str, expression.Reading]:
     """Return what is known of queries; their placeholders are filled so often that each value which the user gives is.
 
     Names that the data lack are part of `wrong`.
     """
-    tried, known = dict[str, list[str]](), dict[str, expression.Known]()
+    tried, by_text = dict[str, list[str]](), dict[str, expression.Reading]()
     for text in texts:
-        given = [len(data.values[match[1]]) for match in _PLACEHOLDER.finditer(text) if match[1] in data.values]
+        counts = [len(data.values[match[1]]) for match in _PLACEHOLDER.finditer(text) if match[1] in data.values]
         try:
             tried[text] = [
                 _filled(text, data, functools.partial(_in_turn, at), (data.start, data.end))
-                for at in range(min(MOST, max(given, default=1)))
+                for at in range(min(MOST, max(counts, default=1)))
             ]
         except RefusedError as why:
-            known[text] = expression.Known(str(why))
+            by_text[text] = expression.Reading(str(why))
     one = expression.examine((each for filled in tried.values() for each in filled), data.language, data.metrics)
     for text, filled in tried.items():
         found = [one[each] for each in filled]
         lacks = next((each.lacks for each in found if each.lacks), "")
         near = difflib.get_close_matches(lacks, data.metrics, n=3, cutoff=0) if lacks else ()
         names = f"it has {len(data.metrics)} names, like {', '.join(near)}"
-        told = f"reads {lacks}, which the data does not have; {names}" if lacks else ""
-        wrong = next((each.wrong for each in found if each.wrong), told)
-        known[text] = expression.Known(wrong, back_s=max(each.back_s for each in found))
-    return known
+        reason = f"reads {lacks}, which the data does not have; {names}" if lacks else ""
+        wrong = next((each.wrong for each in found if each.wrong), reason)
+        by_text[text] = expression.Reading(wrong, back_s=max(each.back_s for each in found))
+    return by_text
 
 
-def _checked(template: Template, known: expression.Known, data: Data) -> Template:
-    if known.wrong:
-        raise RefusedError(known.wrong)
-    if (reads_s := template.length_s + known.back_s) >= data.end - data.start:
+def _checked(template: Template, reading: expression.Reading, data: Data) -> Template:
+    if reading.wrong:
+        raise RefusedError(reading.wrong)
+    if (reads_s := template.length_s + reading.back_s) >= data.end - data.start:
         raise RefusedError(
             f"reads {reads_s:,.0f} s, and the data's window has {data.end - data.start:,.0f} s "
             "(workload.start, workload.end): make the one shorter or the other longer"
         )
-    return replace(template, reach_s=known.back_s)
+    return replace(template, reach_s=reading.back_s)
 
 
 def paths(query: Query, data: Data, seed: int, most: int = MOST) -> list[str]:

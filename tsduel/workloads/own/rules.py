@@ -66,8 +66,8 @@ def groups_of(found: Iterable[Any], path: str) -> list[Any] | None:
             # What Mimir's API answers and its tools write: lists of groups by namespace.
             lists = [part for name, part in document.items() if isinstance(part, list) and name not in {"items", None}]
             parts += [part for part in lists if part and all(isinstance(one, dict) and "rules" in one for one in part)]
-    known = [part for part in parts if part is not None]
-    return [group for part in known for group in part] if known else None
+    parsed = [part for part in parts if part is not None]
+    return [group for part in parsed for group in part] if parsed else None
 
 
 def _group(group: Any, path: str) -> tuple[float, list[Any]]:

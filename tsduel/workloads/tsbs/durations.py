@@ -56,7 +56,7 @@ def duration(sections: Mapping[str, Any], experiment: TsbsExperiment, variants: 
         passes = 2 if experiment.queries.cache == "warm" else 1
         duel_s = DUEL_FIXED_S + sum(passes * _exchanges_s(experiment, variants / rate) for rate in rates)
         duel_s += experiment.duel.sittings * variants * RESTART_S
-        if experiment.loads_in_turn or experiment.duel.load:
+        if experiment.loads_in_turn or experiment.duel.batches:
             in_turn_s = variants * IN_TURN * load_s + settle_s
             in_turn_s = in_turn_s if experiment.loads_in_turn else min(experiment.duel.load_s or in_turn_s, in_turn_s)
             in_turn_s += experiment.duel.load_sittings * variants * RESTART_S
@@ -97,4 +97,4 @@ def _loop_s(queries: Any, rate: float) -> float:
 
 def _exchanges_s(experiment: TsbsExperiment, each: float) -> float:
     duel = experiment.duel
-    return max(duel.seconds, min(duel.longest_s, duel.least * each), duel.fewest * each)
+    return max(duel.seconds, min(duel.max_seconds, duel.min_exchanges * each), duel.floor_exchanges * each)

@@ -100,10 +100,10 @@ def _without_prefix(lines: list[str]) -> list[str]:
         pattern, at = pattern + re.escape(prefix[at : varies.start()]) + kind, varies.end()
     pattern = (pattern + re.escape(prefix[at:])).removesuffix(r"\s+")
     # A space behind it is the prefix's, unless the line is empty.
-    known = re.compile(
+    before_line = re.compile(
         pattern + (rf"(?:\s{{1,{len(prefix) - len(prefix.rstrip())}}}|$)" if prefix[-1:].isspace() else "")
     )
-    return [line[match.end() :] if (match := known.match(line)) else line for line in lines]
+    return [line[match.end() :] if (match := before_line.match(line)) else line for line in lines]
 
 
 def read_load(path: Path, lines: list[str]) -> tuple[LoadOutput, int]:

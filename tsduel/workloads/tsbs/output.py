@@ -111,8 +111,8 @@ def _interval(line: str, file: str, number: int) -> LoadInterval:
         raise TsbsFormatError(file, number, f"{len(fields)} columns where a TSBS loader writes {CSV_COLUMNS}: {line!r}")
     clock, rate, total = fields[:3]
     try:
-        known = "-" not in {rate, total}
-        return LoadInterval(int(clock), float(rate) if known else 0.0, float(total) if known else 0.0)
+        measured = "-" not in {rate, total}
+        return LoadInterval(int(clock), float(rate) if measured else 0.0, float(total) if measured else 0.0)
     except ValueError:
         raise TsbsFormatError(file, number, f"not a number in {line!r}") from None
 

@@ -23,13 +23,13 @@ _INSTANT_REACH_S = 1800
 
 
 def planned_types(
-    queries: QuerySettings, workload: WorkloadAsked, target: Target, count: int, *, upgrades: bool, known: bool = True
+    queries: QuerySettings, workload: WorkloadAsked, target: Target, count: int, *, upgrades: bool, loads: bool = True
 ) -> dict[str, Any]:
     """Return `types`, `windowed` and `left_out` of a plan's queries.
 
     Each file has `count` requests: after the last one follows the first.
     """
-    made, left_out = _made(queries, workload, target, upgrades=upgrades, known=known)
+    made, left_out = _made(queries, workload, target, upgrades=upgrades, loads=loads)
     over = {
         window: tuple(
             _type(own_type, f"{own_type.name}@{window}".rstrip("@"), queries.seed, count, target) for own_type in types
@@ -41,10 +41,10 @@ def planned_types(
 
 
 def _made(
-    queries: QuerySettings, workload: WorkloadAsked, target: Target, *, upgrades: bool, known: bool
+    queries: QuerySettings, workload: WorkloadAsked, target: Target, *, upgrades: bool, loads: bool
 ) -> tuple[dict[str, tuple[OwnType, ...]], tuple[str, ...]]:
     """Return the types by window ("" is the window of the first data), and why queries were left out."""
-    data = own.data_of(workload, target, known=known)
+    data = own.data_of(workload, target, loads=loads)
     asked = own.settled(queries, data)
     windows: dict[str, Callable[[Query], Data]] = {"": lambda _: data}
     if upgrades:
@@ -79,7 +79,7 @@ def written(plan: planned.Plan) -> dict[str, bytes]:
     lines, queries, workload = list[str](), plan.queries, plan.workload
     if queries and workload and own.is_own(queries):
         target = plan.target_of(plan.variants[0].name)
-        made, _ = _made(queries, workload, target, upgrades=bool(queries.windowed), known=plan.loads)
+        made, _ = _made(queries, workload, target, upgrades=bool(queries.windowed), loads=plan.loads)
         types = itertools.chain.from_iterable(made.values())
         for planned_type, own_type in zip((*queries.types, *queries.windowed), types, strict=True):
             (key,) = planned_type.keys.values()

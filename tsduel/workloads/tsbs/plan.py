@@ -76,12 +76,12 @@ class TsbsPlanned(Planned):
         count, alike = _query_count(experiment), len(used) > 1
         queried = _shape(work) | {"count": count} | ({"alike": True} if alike else {})
         if is_own(experiment.queries):
-            mine = own_types.planned_types(
-                experiment.queries, work, used[0].target, count, upgrades=experiment.upgrades, known=experiment.loads
+            own = own_types.planned_types(
+                experiment.queries, work, used[0].target, count, upgrades=experiment.upgrades, loads=experiment.loads
             )
         else:
             types = enumerate(experiment.queries.types)
-            mine = {
+            own = {
                 "types": tuple(_query_type(experiment, name, at, queried, used) for at, name in types),
                 "windowed": tuple(_windowed(experiment, queried, used)) if experiment.upgrades else (),
             }
@@ -89,12 +89,12 @@ class TsbsPlanned(Planned):
         enough = experiment.design.blocks >= 3 * defaults.FEWEST_BLOCKS and not experiment.upgrades
         counting = experiment.duel.work or ("third" if enough else "off")
         in_each = experiment.loads_in_turn and not experiment.deployed
-        all_data = {"load": True, "load_s": None} if in_each else {}
+        all_data = {"batches": True, "load_s": None} if in_each else {}
         return {
             "tsbs": planned.Tsbs(version=TSBS_VERSION),
             "targets": targets,
             "workload": workload,
-            "queries": Queries(**experiment.queries.model_dump(exclude={"types", "shared_seed"}), **mine, alike=alike),
+            "queries": Queries(**experiment.queries.model_dump(exclude={"types", "shared_seed"}), **own, alike=alike),
             "duel": experiment.duel.model_copy(update={"counters": counters, "work": counting} | all_data),
             "settle": experiment.settle,
             "limits": experiment.limits,
@@ -136,7 +136,7 @@ class TsbsPlanned(Planned):
             return [f"workload  {size}, then {workload.continued.samples:,} on top; {types}", f"block     {first}"]
         exchanges = f"{duel.seconds:g} s of exchanges a type in {number_of(duel.sittings, 'sitting')}"
         if plan.deployed:
-            loaded = "all data in batches once, then " if plan.design.load == "duel" else "nothing is loaded; "
+            loaded = "all data in batches once, then " if plan.design.load == "in_turn" else "nothing is loaded; "
             block = f"servers that run already, in turn: {loaded}{exchanges}"
         elif plan.loads_in_turn:
             sittings = number_of(duel.load_sittings, "sitting")
@@ -146,15 +146,15 @@ class TsbsPlanned(Planned):
             block += f", queries with {queries.workers} workers" if queries.solo else ""
             block += f"; side by side: {exchanges}" if duel.enabled else ""
         large = workload.alone
-        told = [f"warning   {sentence}" for sentence in queries.left_out]
-        told += [f"data      {workload.told}"] if workload.told else []
+        lines = [f"warning   {sentence}" for sentence in queries.left_out]
+        lines += [f"data      {workload.own_data}"] if workload.own_data else []
         return [
             f"workload  {workload.samples:,} samples of {workload.scale:,} hosts, {len(plan.query_types)} query types",
             f"block     {block}",
             *([f"warm-up   each alone: one load of {large.samples:,} samples, not judged"] if large else []),
             *([f"limits    {plan.limits.words} for each server of either side"] if plan.limits else []),
             *_at_rates(plan),
-            *told,
+            *lines,
         ]
 
     def alike(self, plan: planned.Plan) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class TsbsPlanned(Planned):
         return {
             "workload": workload
             and workload.model_dump(
-                exclude={"data", "seed", "estimated_bytes", "alone", "file", "shape", "told", "loader"}
+                exclude={"data", "seed", "estimated_bytes", "alone", "file", "shape", "own_data", "loader"}
             ),
             "queries": queries and queries.model_dump(exclude={"types", "seed", "max_count", "left_out", *OWN_QUERIES}),
             "types": sorted(plan.query_types),
@@ -174,7 +174,7 @@ class TsbsPlanned(Planned):
             "load": plan.design.load,
             "reload": plan.design.reload,
             # Absent unless needed, so that stored results of other runs keep their names.
-            **({"own_data": [file.key for file in workload.data]} if workload and workload.told else {}),
+            **({"own_data": [file.key for file in workload.data]} if workload and workload.own_data else {}),
             **({"own_queries": [kind.keys for kind in queries.types]} if queries and is_own(queries) else {}),
             **({"limits": plan.limits.model_dump()} if plan.limits else {}),
             **({"start_from": plan.design.start_from} if plan.design.start_from != "empty" else {}),

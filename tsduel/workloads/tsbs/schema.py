@@ -126,7 +126,7 @@ class TsbsExperiment(experiment.Experiment):
             return self
         if len(self._databases) > 1:
             raise ValueError("queries: your own are in one database's language: compare versions of one database")
-        data = own.data_of(self.workload, self._databases[0].target, known=self.loads)
+        data = own.data_of(self.workload, self._databases[0].target, loads=self.loads)
         asked = own.settled(self.queries, data)
         changed: dict[str, Any] = {"queries": self.queries.model_copy(update={"types": own.names(asked)})}
         if self.mixed and not self.mixed.queries and self.queries.rules:
@@ -151,7 +151,7 @@ class TsbsExperiment(experiment.Experiment):
     @property
     def loads_in_turn(self) -> bool:
         """Whether all of the data goes to the variants in turn."""
-        return self.design.load == "duel"
+        return self.design.load == "in_turn"
 
     @property
     def _databases(self) -> list[Database]:
@@ -185,7 +185,7 @@ class TsbsExperiment(experiment.Experiment):
             "queries.solo: true": self.queries.solo,
             "queries.cache": self.queries.cache not in {"as-loaded", "warm"},
             "duel.enabled: false": not self.duel.enabled,
-            "duel.load": self.duel.load,
+            "duel.batches": self.duel.batches,
             "workload.solo_scale": self.workload.solo_scale is not None,
             "design.start_from: baseline": self.upgrades,
             "mixed": self.mixed is not None,
@@ -198,11 +198,11 @@ class TsbsExperiment(experiment.Experiment):
         yield from deployments.refused(urls, against)
 
     def _refuse_upgrade(self) -> Iterator[str]:
-        other = self.queries.solo or self.duel.load or self.mixed or self.capacity or self.matrix
+        other = self.queries.solo or self.duel.batches or self.mixed or self.capacity or self.matrix
         if self.upgrades and (other or not self.duel.enabled or len(self._databases) > 1):
             yield (
                 "design.start_from: baseline compares versions of one database by duels: duel.enabled, and none of "
-                "queries.solo, duel.load, mixed, capacity, matrix"
+                "queries.solo, duel.batches, mixed, capacity, matrix"
             )
 
     def _refuse_types(self) -> Iterator[str]:
@@ -235,9 +235,9 @@ class TsbsExperiment(experiment.Experiment):
             yield "design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo"
         if self.design.loaded_by == "baseline" and (self.design.reload != "once" or len(self._databases) > 1):
             yield "design.loaded_by: baseline needs design.reload: once, and versions of one database"
-        for database in self._databases if self.duel.load or self.loads_in_turn else ():
+        for database in self._databases if self.duel.batches or self.loads_in_turn else ():
             if not database.target.write_path:
-                key = "design.load: duel" if self.loads_in_turn else "duel.load"
+                key = "design.load: in_turn" if self.loads_in_turn else "duel.batches"
                 yield (
                     f"{key}: this database does not take lines over HTTP, so batches cannot be exchanged: "
                     f"{database.target.name}"
@@ -254,13 +254,13 @@ class TsbsExperiment(experiment.Experiment):
         for key, is_so in against.items():
             if is_so and self.loads_in_turn:
                 yield (
-                    "design.load: duel has all of the data go to each variant in turn, and nobody loads "
+                    "design.load: in_turn has all of the data go to each variant in turn, and nobody loads "
                     f"alone: leave out {key}, or take design.load: solo"
                 )
         if self.workload.solo_scale is not None and not (self.loads_in_turn and self.design.warmup_blocks):
             yield (
                 "workload.solo_scale: is of one load alone in the warm-up block, where measured blocks have none: it "
-                "needs design.load: duel and design.warmup_blocks: 1, or leave it out (null)"
+                "needs design.load: in_turn and design.warmup_blocks: 1, or leave it out (null)"
             )
         if self.duel.counters == "duel" and self.queries.cache != "as-loaded":
             yield (
@@ -277,9 +277,9 @@ class TsbsExperiment(experiment.Experiment):
             return
         for name in (database.target.name for database in self._databases if not database.has_tenants):
             yield f"workload.tenants: {name} has no tenants; allowed: 1"
-        if self.design.load != "duel" or self.duel.in_flight > 1 or self.mixed or self.capacity:
+        if self.design.load != "in_turn" or self.duel.in_flight > 1 or self.mixed or self.capacity:
             yield (
-                "workload.tenants: only batches and queries that go out one by one (design.load: duel, "
+                "workload.tenants: only batches and queries that go out one by one (design.load: in_turn, "
                 "duel.in_flight: 1, no mixed: or capacity:) reach the same tenant on all sides; allowed: 1"
             )
         if load.batch_size < load.scale:

@@ -11,10 +11,10 @@ from tsduel.targets.database import replicas
 from tsduel.workloads import experiment
 
 
-def checked(value: str, known: Collection[str], what: str) -> str:
+def checked(value: str, names: Collection[str], what: str) -> str:
     """Return a value that is known; a ValueError names the nearest that is."""
-    if value not in known:
-        raise ValueError(f"unknown {what}; {allowed(value, known)}")
+    if value not in names:
+        raise ValueError(f"unknown {what}; {allowed(value, names)}")
     return value
 
 
@@ -58,11 +58,11 @@ class TsbsVariant(experiment.Variant):
                 f"{min(of_component)}: {self.target} has several components; say in `components:` whose it is"
             )
         short = (self,) if "role" in self.model_fields_set else ()
-        given = [part.role for part in self.components or short or self.parts]
-        for role in given:
+        roles = [part.role for part in self.components or short or self.parts]
+        for role in roles:
             if role not in database.programs:
                 raise ValueError(f"{self.target} has no component {role!r}; allowed: {', '.join(database.programs)}")
-            if given.count(role) > 1:
+            if roles.count(role) > 1:
                 raise ValueError(f"component {role!r} is there twice")
         several: tuple[experiment.Component, ...] = (self, *self.components)
         for part in several:
@@ -70,7 +70,7 @@ class TsbsVariant(experiment.Variant):
                 allowed = ", ".join(database.replicated) or "none"
                 raise ValueError(f"replicas: of {part.role} {self.target} has one; allowed for: {allowed}")
         for role in database.required if not any(part.url for part in several) else ():
-            if role not in given:
+            if role not in roles:
                 raise ValueError(f"components: {role!r} is missing, and without it there is no {self.target}")
         return self
 
