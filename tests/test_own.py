@@ -406,9 +406,7 @@ def test_a_dump_decides_the_window_and_says_what_is_double():
     assert found.window == {
         "start": "2025-06-10T00:00:00Z", "end": "2025-06-10T01:00:01Z", "interval": "1s", "scale": 3
     }  # fmt: skip
-    assert found.holds.startswith(
-        "90 samples of 30 series in 9 lines (json); 2 duplicates, 1 out-of-order sample:"
-    )
+    assert found.holds.startswith("90 samples of 30 series in 9 lines (json); 2 duplicates, 1 out-of-order sample:")
     assert dumped(numberless=1).holds.endswith("(json); 1 value like NaN, which no database keeps")
     counted, target = found.planned(TARGET)
     assert (counted["lines"], counted["samples"], counted["data"][0].key, counted["loader"]) == (9, 90, "k", "own")
