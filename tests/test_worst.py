@@ -199,16 +199,26 @@ def test_loads_that_fail_are_told_and_left_out(tmp_path):
         page.main({"RUN": "w"}, tmp_path / "b")
 
 
-def test_why_a_block_failed_is_said_of_its_load(tmp_path):
-    """As the driver wrote it, such as of a load that took too long."""
-    slow = "it took longer than 90 s (watchdog.block_s)"
+SLOW, LATE = "it took longer than 90 s (watchdog.block_s)", "the client does not keep this rate: 2 % began late"
+
+
+@pytest.mark.parametrize("why", [SLOW, LATE])
+def test_why_a_load_has_no_figure_is_said_of_it(tmp_path, why):
+    """As the driver wrote it: a block that took too long, a phase whose client was late."""
 
     def run(environment):
-        write_run(tmp_path / environment["RUN"], Spec(blocks=1, failed={1: ("candidate", "duel", slow)}))
+        run_dir = tmp_path / environment["RUN"]
+        write_run(run_dir, Spec(blocks=1, failed={1: ("candidate", "duel", SLOW)} if why == SLOW else {}))
+        if why == LATE:
+            (run_dir / "stats/comparison.json").unlink(missing_ok=True)
+            (path,) = run_dir.glob("raw/*/001/block.json")
+            path.write_text(
+                json.dumps(json.loads(path.read_text()) | {"mixed": {"baseline": {"phases": [{"void": LATE}]}}})
+            )
         return 3
 
     failed = search(begin(tmp_path), run).probes[0].failed
-    assert failed == f"it has no CPU of a query: {slow}"
+    assert failed == f"it has no CPU of a query: {why}"
 
 
 def test_an_error_that_every_probe_would_have_ends_the_search(tmp_path):

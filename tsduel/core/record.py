@@ -173,6 +173,13 @@ class Block(_Record):
         upgrade = self.upgrade or Upgrade()
         return [duel for duel in (self.duel, upgrade.before, upgrade.after) if duel]
 
+    @property
+    def left_out(self) -> list[str]:
+        """Why it is in no figure, or a phase of it: what failed, and what is void."""
+        phases = [phase for part in (*self.mixed.values(), *self.capacity.values()) for phase in part.phases]
+        void = (self.void, *(phase.void for phase in phases))
+        return [failure.message for failure in self.failures] + [why for why in void if why]
+
     def counts(self, variant: str) -> bool:
         """Whether what it has of a variant may be compared."""
         return not self.void and not {"", variant} & {failure.variant for failure in self.failures}

@@ -74,7 +74,7 @@ def _read(study: Worst, probe: Probe, run: Path, seconds: float) -> Probe:
     blocks = rundir.open_run(run).blocks if (run / Plan.FILE).exists() else ()
     took = {"seconds": seconds, "block_s": max((block.ended - block.started for block in blocks), default=0.0)}
     if row is None or not row["differences"]:
-        why = next((failure.message for block in blocks for failure in block.failures), f"see {run}")
+        why = next((why for block in blocks for why in block.left_out), f"see {run}")
         return probe.model_copy(update={"failed": f"it has no {study.followed.name}: {why}", **took})
     values = tuple(study.sign * value for value in row["differences"])
     return probe.model_copy(update={"values": values, "p": row["p"], **took})
