@@ -158,7 +158,7 @@ def test_background_work_makes_its_own_side_slower_on_either_side(checkout):
         seen = float(time["p"]) <= 0.05
         return seen * math.copysign(1, float(time["change_pct"])), math.copysign(1, float(ingestion["change_pct"]))
 
-    variants = {"baseline": base, "candidate": burner, "collector": base | {"env": {"GOGC": 10}}}
+    variants = {"baseline": base, "candidate": burner, "collector": base | {"env": {"GOGC": 2}}}
     checkout.make(*experiment(checkout, variants, data, **in_turn))
     assert [judged("known", side) for side in ("candidate", "collector")] == [(1, 1), (1, 1)]
 
