@@ -38,7 +38,7 @@ def make(checkout, variants, look=lambda: None, *, stored, **parts):
     """
     asked = yaml.safe_load((checkout.path / "experiments/smoke.yml").read_text())
     asked |= {"name": "parts", "smoke": False, "variants": variants}
-    asked["duel"]["load"] = True
+    asked["duel"]["batches"] = True
     for section, fields in ({"workload": {"batch_size": 500}} | parts).items():
         asked[section] |= fields
     (checkout.path / "experiments/parts.yml").write_text(yaml.safe_dump(asked))

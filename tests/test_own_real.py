@@ -144,7 +144,7 @@ def test_an_upgrade_is_asked_and_loaded_with_the_users_own(block):
     assert stored(record).count(owndump.SAMPLES) >= 3
 
 
-@pytest.mark.parametrize("load", ["solo", "duel"])
+@pytest.mark.parametrize("load", ["solo", "in_turn"])
 def test_influxdb_takes_lines_with_escapes_and_is_asked_influxql(block, tmp_path, load):
     """By our loader alone, or in turn; windows stand in the text of a query."""
     where = "time >= '{{start}}' AND time < '{{end}}' AND path =~ /my data/"
