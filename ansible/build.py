@@ -255,8 +255,8 @@ class Component:
             words = ["GOFLAGS=-mod=readonly", *words]  # its zip lists the vendored packages and has none
         if words and BUILD_USER:
             print(f"+ {words} as {BUILD_USER}", file=self.builder.output, flush=True)
-            in_room = (BUILD_APART, BUILD_USER, sources, work, spec["output"], *go, *words)
-            self.builder.fetching(*with_go(*go), *in_room, cwd=sources)
+            as_builder = (BUILD_APART, BUILD_USER, sources, work, spec["output"], *go, *words)
+            self.builder.fetching(*with_go(*go), *as_builder, cwd=sources)
         elif words:
             words = [word.replace("{project}", str(PROJECT)).replace("{output}", str(output)) for word in words]
             print(f"+ cd {sources}\n+ {words}", file=self.builder.output, flush=True)

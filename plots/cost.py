@@ -175,9 +175,9 @@ def _loss(study: Settings, costs: Mapping[str, Cost]) -> str:
     for each in study.document["machines"]:
         is_of = all(each[key] == row[key] for key in ("candidate", "metric", "query_type"))
         if is_of and most in (each["setting"], each["than"]):
-            at_most = each["setting"] == most
-            than[each["than" if at_most else "setting"]] = (
-                (each["lo"], each["hi"]) if at_most else (-each["hi"], -each["lo"])
+            first = each["setting"] == most
+            than[each["than" if first else "setting"]] = (
+                (each["lo"], each["hi"]) if first else (-each["hi"], -each["lo"])
             )
             alone = alone or each["one_host"]
     points = {name: markup.aside(f"{numbers.reach(*than[name])} points") if name in than else "" for name in costs}

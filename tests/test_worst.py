@@ -210,7 +210,6 @@ def test_why_a_load_has_no_figure_is_said_of_it(tmp_path, why):
         run_dir = tmp_path / environment["RUN"]
         write_run(run_dir, Spec(blocks=1, failed={1: ("candidate", "duel", SLOW)} if why == SLOW else {}))
         if why == LATE:
-            (run_dir / "stats/comparison.json").unlink(missing_ok=True)
             (path,) = run_dir.glob("raw/*/001/block.json")
             path.write_text(
                 json.dumps(json.loads(path.read_text()) | {"mixed": {"baseline": {"phases": [{"void": LATE}]}}})

@@ -198,13 +198,8 @@ def _samples(run: Run, candidate: Candidate, metrics: Sequence[Metric]) -> Itera
             yield _sample(run, candidate, metric, ALL, metric.together)
         absent = [t for t in types if t not in measured and mean_of == measured]
         # Blocks that count different types have no mean in common.
-        in_thirds = metric.work and run.plan.duel is not None and run.plan.duel.work != "all"
-        if (
-            metric.geomean
-            and measured
-            and not in_thirds
-            and (geomean := _geomean(run, candidate, metric, mean_of, absent))
-        ):
+        split = metric.work and run.plan.duel is not None and run.plan.duel.work != "all"
+        if metric.geomean and measured and not split and (geomean := _geomean(run, candidate, metric, mean_of, absent)):
             yield geomean
 
 

@@ -130,7 +130,7 @@ def over(pod: Mapping[str, Any]) -> str:
     reasons = {state.get("reason") for state in states} | {status.get("reason")}
     causes = {each.get("reason") for each in status.get("conditions", []) if each["type"] == "DisruptionTarget"}
     text = " ".join(str(status.get("message", "")).split())
-    by_pod = {
+    sentences = {
         "OOMKilled": 'was killed for its memory (OOMKilled): a new run with more has SET="k8s.memory_gb=8", or take a '
         "smaller workload.scale",
         "Evicted": f"was evicted from {node} ({text}): "
@@ -138,7 +138,7 @@ def over(pod: Mapping[str, Any]) -> str:
         "PreemptionByScheduler": f"was preempted on {node} by a pod of a higher priority",
         "DeadlineExceeded": 'has reached its deadline: a longer life of a new run is SET="k8s.lifetime_h=4"',
     }
-    if why := next((why for reason, why in by_pod.items() if reason in reasons | causes), ""):
+    if why := next((why for reason, why in sentences.items() if reason in reasons | causes), ""):
         return f"the pod {name} {why}"
     if status.get("phase") in {"Failed", "Succeeded"}:
         return f"the pod {name} on {node} has ended ({', '.join(filter(None, map(str, reasons - {None}))) or 'killed'})"
