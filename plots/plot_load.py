@@ -2,6 +2,8 @@
 
 import itertools
 import re
+import statistics
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -72,9 +74,11 @@ def _curve(load: LoadOutput) -> list[tuple[float, float]]:
 
 
 def _period(intervals: tuple[LoadInterval, ...]) -> float:
-    """Return the seconds between two lines of the loader's CSV."""
+    """Return the seconds between two lines of the loader's CSV, whose clock has whole seconds."""
     gaps = [b.clock - a.clock for a, b in itertools.pairwise(intervals) if b.clock > a.clock]
-    return float(min(gaps)) if gaps else 1.0
+    counts = list(Counter(interval.clock for interval in intervals).values())
+    # The first and the last second may have begun or ended between.
+    return min(gaps, default=1) / statistics.median(counts[1:-1] or [max(counts, default=1)])
 
 
 def _summary(path: Path, load: LoadOutput) -> str:

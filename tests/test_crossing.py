@@ -56,7 +56,7 @@ VERBS = {
     "endpoints": 'printf "clients http://127.0.0.1:%s\\nmetrics http://127.0.0.1:%s/stats\\n" "$DB_PORT" "$DB_PORT"',
     "ready": 'exec "$TSDUEL_HOST" get "http://127.0.0.1:$DB_PORT/stats"',
     "load": 'exec "$TSBS_BIN/tsbs_load_victoriametrics" --urls="$DB_URL/put" --workers="$LOAD_WORKERS" '
-    '--batch-size="$LOAD_BATCH_SIZE" --reporting-period=1s --results-file="$LOAD_RESULTS" --file="$LOAD_FILE"',
+    '--batch-size="$LOAD_BATCH_SIZE" --reporting-period=250ms --results-file="$LOAD_RESULTS" --file="$LOAD_FILE"',
     "metrics": 'exec "$TSDUEL_HOST" get "http://127.0.0.1:$DB_PORT/stats"',
     "size": 'printf "disk_bytes %s\\n" 1000',
     "stop": 'kill -TERM "$DB_PID"',

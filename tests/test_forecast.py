@@ -68,9 +68,13 @@ class Told:
             self.block(number, candidate=(shift + draw.gauss(0, deviation), shift + draw.gauss(0, deviation / 5)))
         return self
 
+    def outlook(self):
+        """Return what is foreseen after the last block."""
+        return self.forecast.after_block(self.blocks, goes_on=self.blocks[-1].number < self.planned)
+
     def say(self):
         """Return the sentence."""
-        return self.forecast.after_block(self.blocks, BLOCK_S * max(0, self.planned - self.blocks[-1].number))
+        return self.outlook().text
 
     def spread(self, metric):
         """Return the standard deviation of a metric over the measured blocks."""
@@ -175,10 +179,9 @@ class TestBlind:
 class TestWords:
     """The words if little is known, and if a run is hopeless."""
 
-    def test_before_three_blocks_it_is_the_time_and_what_is_not_known_yet(self):
-        """The remaining blocks take the median of measured blocks, or as long as the warm-up."""
-        sentence = "what 8 blocks can show is seen from 3 blocks on; about 8 minutes to go at this pace"
-        assert Told().noisy(0).say() == f"after the warm-up: {sentence}"
+    def test_before_three_blocks_it_is_what_is_not_known_yet(self):
+        """Without an earlier run."""
+        assert Told().noisy(0).say() == "after the warm-up: what 8 blocks can show is seen from 3 blocks on"
 
     def test_an_earlier_run_is_what_is_known_before(self):
         """Its spreads, its name, what it is (an A/A run only if it is one), and how many blocks they would take."""
@@ -188,7 +191,7 @@ class TestWords:
         assert told.say().startswith(
             "after the warm-up: if it scatters as 20261101T000000Z-local did, the last run, 8 blocks can show "
             f"{shows[0]:.1f} % in query time (you asked for 2 %) and {shows[1]:.1f} % in ingestion rate (you "
-            f"asked for 3 %); for 3 % in ingestion rate {needed} blocks would be needed; about "
+            f"asked for 3 %); for 3 % in ingestion rate {needed} blocks would be needed"
         )
 
     def test_a_hopeless_run_says_what_to_do_while_there_is_something_to_stop(self):
@@ -212,8 +215,31 @@ class TestWords:
         told = Told().noisy(8)
         for changed in ({"smoke": True}, {"hosts": ("host1", "host2")}):
             told.forecast = Forecast(plan().model_copy(update=changed), (), {})
-            assert told.say() == ""
+            assert told.outlook() is None
 
     def test_values_that_never_vary(self):
         """No spread at all is a spread of nothing."""
         assert shown(Told().noisy(8, deviation=0.0).say()) == {"ingestion rate": "0.0", "query time": "0.0"}
+
+
+class TestNews:
+    """A forecast is repeated where it changes."""
+
+    def test_blocks_that_scatter_like_the_ones_before_are_no_news(self):
+        """Of 33 blocks: with the third there is a spread, with the sixth it is no rough one any more."""
+        told, said, news = Told(blocks=33).block(0, "warmup"), None, []
+        for number in range(1, 34):
+            told.block(number, candidate=(0.01 * (-1) ** number, 0.002 * (-1) ** number))
+            if told.outlook().is_news(said):
+                said = told.outlook()
+                news.append(number)
+        assert news == [1, 3, 6]
+
+    def test_a_block_that_does_not_count_and_more_noise_are_news(self):
+        """More: by a quarter."""
+        told = Told().noisy(6)
+        said = told.outlook()
+        told.block(7, causes=["steal 9 %"], candidate=(0.0, 0.0))
+        assert told.outlook().is_news(said)
+        told = Told().noisy(6).block(7, candidate=(0.2, 0.0))
+        assert told.outlook().is_news(said)

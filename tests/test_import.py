@@ -309,6 +309,15 @@ def test_plot_load_of_two(tmp_path, monkeypatch, capsys):
     assert "results/plot-load/v1.126.0-against-gr_er.svg" in out
 
 
+def test_plot_load_of_four_lines_a_second(tmp_path):
+    """The clock has whole seconds, so lines of a second share it."""
+    lines = [f"{clock},1000,{total},1000,-,-,-" for total, clock in enumerate([100] * 3 + [101] * 4 + [102] * 3)]
+    path = tmp_path / "load.csv"
+    path.write_text("\n".join(["time,per. metric/s,metric total,overall metric/s,-,-,-", *lines]) + "\n")
+    load, _ = plot_load.read_load(path, plot_load.read_lines(path))
+    assert list(plot_load.curves({"load": load})["elapsed_s"]) == [0.25 * n for n in range(1, 11)]
+
+
 def test_plot_load_of_one_csv_without_a_summary(tmp_path, monkeypatch, capsys):
     """The CSV part alone, as people cut it out of their logs."""
     csv_part = "\n".join(line for line in BASELINE.splitlines() if re.match(r"time,|\d{10},", line))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -173,10 +174,8 @@ class TestLines:
         assert all(line.isprintable() for line in said)
 
     @pytest.mark.parametrize(("view", "parts"), [("plain", False), ("verbose", True)])
-    def test_a_block_is_a_line_with_its_forecast_and_phases_are_for_those_who_ask(
-        self, capsys, monkeypatch, view, parts
-    ):
-        """All is logged, unless the Go program logs it; then only the forecasts are."""
+    def test_a_block_is_a_short_line_and_the_forecast_one_where_it_changes(self, capsys, monkeypatch, view, parts):
+        """Phases are for those who ask. All is logged, unless the Go program logs it; then only the forecasts are."""
         monkeypatch.setenv("VIEW", view)
         expected = Forecast(planned(), (), {})
         found = [event for event in map(parse, RECORDED) if event]
@@ -188,14 +187,16 @@ class TestLines:
             shown.catch_up(found[:first])
             shown.take(found[first:])
             printed = capsys.readouterr().out.splitlines()
-            foreseen = [line for line in printed if "; forecast after block " in line]
-            assert len(foreseen) == 2
-            assert all(" block " in line.partition(";")[0] for line in foreseen)
-            without = [line.partition("; forecast")[0] for line in printed]
+            # The session before has said what the warm-up tells: nothing is new.
+            assert not any("forecast" in line for line in [*printed, *logged])
+            assert re.search(r" block 1 ok in \d+ s; about \d+ s to go$", "\n".join(printed), re.MULTILINE)
+            without = [line.partition("; about ")[0] for line in printed]
             assert (without == own) == parts
             assert [line for line in own if line in without] == without
-            assert [line for line in logged if " forecast after " not in line] == ([] if logged_by_go else own)
-            assert len(logged) == 2 + (0 if logged_by_go else len(own))
+            assert logged == ([] if logged_by_go else own)
+            show.View(expected, logged.append, logged=True).take(found)
+            (foreseen,) = [line for line in logged if " forecast after the warm-up: " in line]
+            assert [line for line in capsys.readouterr().out.splitlines() if "forecast" in line] == [foreseen]
 
     def test_a_side_is_named_by_its_version(self, capsys):
         """Where labels tell the variants apart; the reason of a failure as well."""

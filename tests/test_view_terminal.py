@@ -146,7 +146,7 @@ def test_a_second_view_shows_the_same_and_ends_with_the_run(project, terminal):
     plain = terminal(FOLLOW, project.run_dir, VIEW="verbose")
     assert plain.wait() == 0
     events = Tail(project.run_dir / "raw/host1/events.jsonl").read()
-    seen = [line.partition("; forecast after ")[0] for line in plain.seen.lines if line]
+    seen = [line.partition("; about ")[0] for line in plain.seen.lines if line and " forecast after " not in line]
     assert seen == [line for e in events if (line := e.line())]
 
 

@@ -221,7 +221,7 @@ func TestTheLoaderSendsEachLineOnceAndTellsItLikeThoseOfTSBS(t *testing.T) {
 	must(t, err)
 	err = json.Unmarshal(written, &results)
 	if err != nil || results.DurationMillis == nil || results.Totals.MetricRate <= 0 ||
-		results.RunnerConfig["reporting-period"] != 1e9 {
+		results.RunnerConfig["reporting-period"] != 250e6 {
 		t.Errorf("%s: %v", written, err)
 	}
 }

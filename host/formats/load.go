@@ -20,7 +20,7 @@ import (
 )
 
 // Load sends a file of lines in batches, with so many in flight, and writes what TSBS's loaders write, so that it
-// is watched and read like them: a CSV line a second on out, a summary, and the file of results.
+// is watched and read like them: a CSV line a period on out, a summary, and the file of results.
 type Load struct {
 	File    string // - is stdin
 	Format  string
@@ -47,6 +47,8 @@ func LoadOf(variable func(string) string) (l Load, err error) {
 		Timeout: record.Seconds(number("LOAD_TIMEOUT_S"))}
 	return l, err
 }
+
+const period = 250 * time.Millisecond // of a report
 
 const loadHead = "time,per. metric/s,metric total,overall metric/s,per. row/s,row total,overall row/s\n"
 
@@ -121,18 +123,18 @@ func (l Load) work(ctx context.Context, url string, batches <-chan exchange.Oper
 	return exchange.Quiet(ctx, []*exchange.Conn{conn})
 }
 
-// report writes a line a second until the load has ended.
+// report writes a line a period until the load has ended.
 func (l Load) report(out io.Writer, begin time.Time, samples, rows *atomic.Int64, ended <-chan struct{}) {
-	second := time.Tick(time.Second)
+	ticks := time.Tick(period)
 	var lastSamples, lastRows int64
 	for {
 		select {
 		case <-ended:
 			return
-		case now := <-second:
+		case now := <-ticks:
 			s, r, all := samples.Load(), rows.Load(), now.Sub(begin).Seconds()
-			fmt.Fprintf(out, "%d,%d,%d,%.2f,%d,%d,%.2f\n", now.Unix(), s-lastSamples, s, float64(s)/all, r-lastRows, r,
-				float64(r)/all)
+			fmt.Fprintf(out, "%d,%.2f,%d,%.2f,%.2f,%d,%.2f\n", now.Unix(), float64(s-lastSamples)/period.Seconds(), s,
+				float64(s)/all, float64(r-lastRows)/period.Seconds(), r, float64(r)/all)
 			lastSamples, lastRows = s, r
 		}
 	}
@@ -151,6 +153,6 @@ func (l Load) summary(out io.Writer, took time.Duration, samples, rows int64) er
 			took.Seconds(), l.Workers, rate, one.what)
 	}
 	text, err := json.Marshal(map[string]any{"DurationMillis": took.Milliseconds(), "Totals": rates,
-		"RunnerConfig": map[string]any{"workers": l.Workers, "batch-size": l.Size, "reporting-period": time.Second}})
+		"RunnerConfig": map[string]any{"workers": l.Workers, "batch-size": l.Size, "reporting-period": period}})
 	return cmp.Or(err, os.WriteFile(l.Results, text, 0o644))
 }

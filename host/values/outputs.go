@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -55,6 +56,19 @@ func readLoad(path string) loadOutput {
 		}
 	}
 	return o
+}
+
+// firstSecond is the mean rate of the first second in which samples were acknowledged, whatever the period is.
+func (o loadOutput) firstSecond(period float64) (rate float64, has bool) {
+	at := slices.IndexFunc(o.intervals, func(i interval) bool { return i.total > 0 })
+	if at < 0 {
+		return 0, false
+	}
+	first := o.intervals[at:min(len(o.intervals), at+max(1, int(math.Round(1/period))))]
+	for _, i := range first {
+		rate += i.rate / float64(len(first))
+	}
+	return rate, true
 }
 
 // readQueries reads the last statistics that run_queries has printed, which are of all queries; nil without them.

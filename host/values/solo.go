@@ -52,15 +52,15 @@ func (b *block) solo(v record.Variant, of record.SoloRecord) {
 }
 
 func (a *alone) load() {
-	seconds, rate, _ := loadResults(a.file("load.json"))
+	seconds, rate, period := loadResults(a.file("load.json"))
 	lines := readLoad(a.file("load.csv"))
 	if math.IsNaN(rate) {
 		seconds, rate = lines.seconds, lines.rate
 	}
 	a.add("load_rate", "", rate)
 	a.add("load_seconds", "", seconds)
-	if at := slices.IndexFunc(lines.intervals, func(i interval) bool { return i.total > 0 }); at >= 0 {
-		a.add("load_first_interval_rate", "", lines.intervals[at].rate)
+	if rate, has := lines.firstSecond(period); has {
+		a.add("load_first_interval_rate", "", rate)
 	}
 	a.add("load_cpu_seconds", "", a.cpu("drained")) // until the end of the drain
 	a.add("load_rss_end_bytes", "", a.at(loaded, "rss"))

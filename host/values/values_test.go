@@ -133,6 +133,12 @@ func TestTheOutputOfALoader(t *testing.T) {
 		!near(curve[2][1], 100, 1e-9) {
 		t.Error(curve)
 	}
+	for period, want := range map[float64]float64{1: 50, 0.25: 60} {
+		more := readLoad(written(t, lines+"101,70.00,8.000000E+01,25.00,-,-,-\n"))
+		if rate, has := more.firstSecond(period); rate != want || !has {
+			t.Error(period, rate)
+		}
+	}
 	if curve := readLoad(written(t, header+loaded)).curve(1); len(curve) != 1 || curve[0][0] != 2.6 {
 		t.Error(curve)
 	}

@@ -196,7 +196,7 @@ _ALL = (
     _at("capacity_response_ms", "rung", "ms", _P99, "shown", "Response time at a rung",
         per_type=True, further="capacity"),
     _load("load_seconds", "s", _RATE, "shown", "Load time"),
-    _load("load_first_interval_rate", "samples/s", _P99, "shown", "Ingestion rate, first interval", better="higher"),
+    _load("load_first_interval_rate", "samples/s", _P99, "shown", "Ingestion rate, first second", better="higher"),
     _load("load_cpu_user_seconds", "s", _CPU, "shown", "CPU of ingestion, user", "process_cpu_seconds_user_total"),
     _load("load_cpu_system_seconds", "s", _CPU, "shown", "CPU of ingestion, system",
           "process_cpu_seconds_system_total"),

@@ -28,6 +28,7 @@ FILE = "plan/forecast.json"
 FROM_BLOCKS = 3  # a standard deviation of fewer values says nothing
 SURE = 0.9  # one-sided confidence before a forecast calls a design hopeless
 MOST_TIMES = 10  # the longest phases that we advise, in times of their length
+NEWS = 1.25  # a spread is from few values: a forecast that moves by less than a quarter is the same
 UNCALIBRATED = "not known yet: there is no A/A run on this kind of machine (make tsbs AA=1)"
 
 
@@ -101,6 +102,25 @@ def reach(blocks: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
+class Outlook:
+    """What is foreseen after a block, as a sentence; `shown_pct`: the changes in percent that the run can show.
+
+    ``words``: what makes another sentence of it, whatever the figures are.
+    """
+
+    text: str
+    words: tuple[object, ...]
+    shown_pct: tuple[float, ...]
+
+    def is_news(self, said: "Outlook | None") -> bool:
+        """Whether it says anything but what was said before."""
+        if said is None or self.words != said.words:
+            return True
+        pairs = zip(self.shown_pct, said.shown_pct, strict=True)
+        return any(max(pair) > NEWS * min(pair) for pair in pairs)
+
+
+@dataclass(frozen=True)
 class Forecast:
     """The spreads of an earlier run for a plan: ``known`` are its rows, ``source`` says which run it is."""
 
@@ -167,36 +187,39 @@ class Forecast:
                 )
         return lines
 
-    def after_block(self, ended: Sequence[Ended], to_go_s: float) -> str:
-        """Return the sentence after the last block of ``ended``.
+    def after_block(self, ended: Sequence[Ended], *, goes_on: bool) -> Outlook | None:
+        """Return what is foreseen after the last block of ``ended``. `goes_on`: there are blocks to come.
 
-        It is "" for a smoke run, whose figures mean nothing, and for a fleet: ratios of different machines differ by
+        It is None for a smoke run, whose figures mean nothing, and for a fleet: ratios of different machines differ by
         more than noise.
         """
         if self.plan.smoke or len(self.plan.every_host) > 1:
-            return ""
+            return None
         blocks, last, spreads = self.plan.design.blocks, ended[-1], self._spreads(counting(ended))
-        n = min((spread.blocks for spread in spreads), default=0)
+        n, scatter = min((spread.blocks for spread in spreads), default=0), spreads or self.spreads
         which = {"warmup": "the warm-up", "spare": f"spare block {last.number}"}.get(last.kind)
         when = f"after {which or f'block {last.number} of {blocks}'}"
         if spreads and n != last.number:
             when += f" ({n} blocks count)"
-        to_go = [f"about {lasting(to_go_s)} to go at this pace"] if to_go_s else []
+        is_rough, hopeless, shown_pct = n < FEWEST_BLOCKS, False, tuple[float, ...]()
         if blocks < FEWEST_BLOCKS:
             parts = [f"no verdict is possible with fewer than {FEWEST_BLOCKS} blocks: this is a first look"]
-        elif spreads:
-            parts = [f"at this noise {blocks} blocks can show {self._can_show(spreads)}"]
-            if n < FEWEST_BLOCKS:
+        elif not scatter:
+            parts = [f"what {blocks} blocks can show is seen from {FROM_BLOCKS} blocks on"]
+        else:
+            noise = "at this noise"
+            if not spreads:
+                noise = f"if it scatters as {self.source['run']} did, {self.source['what']},"
+            parts = [f"{noise} {blocks} blocks can show {self._can_show(scatter)}"]
+            if spreads and is_rough:
                 low, high = reach(n)
                 parts.append(f"roughly, since it is from {n} blocks: {low:.1f} to {high:.1f} times that")
-            hopeless = to_go and all(spread.is_hopeless(blocks) for spread in spreads)
-            parts.append(self._what_to_do(spreads) if hopeless else self._would_need(spreads))
-        elif scatter := self.spreads:
-            scattered = f"if it scatters as {self.source['run']} did, {self.source['what']}"
-            parts = [f"{scattered}, {blocks} blocks can show {self._can_show(scatter)}", self._would_need(scatter)]
-        else:
-            parts = [f"what {blocks} blocks can show is seen from {FROM_BLOCKS} blocks on"]
-        return f"{when}: " + "; ".join(part for part in [self._spoilt(ended), *parts, *to_go] if part)
+            hopeless = bool(spreads) and goes_on and all(spread.is_hopeless(blocks) for spread in spreads)
+            parts.append(self._what_to_do(spreads) if hopeless else self._would_need(scatter))
+            shown_pct = tuple(spread.shown_pct(blocks) for spread in scatter)
+        spoilt = self._spoilt(ended)
+        text = f"{when}: " + "; ".join(filter(None, [spoilt, *parts]))
+        return Outlook(text, (spoilt, bool(spreads), is_rough, hopeless, len(shown_pct)), shown_pct)
 
     def _spreads(self, blocks: Sequence[Ended]) -> list[Spread]:
         """Return the spread of each metric over these blocks, of the candidate with the largest."""

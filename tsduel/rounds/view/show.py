@@ -14,8 +14,8 @@ from rich.text import Text
 from tsduel.core import runlog
 from tsduel.core.errors import UserError
 from tsduel.core.rundir import Run
-from tsduel.core.wording import did_you_mean
-from tsduel.plan.forecast.spread import Forecast
+from tsduel.core.wording import did_you_mean, lasting
+from tsduel.plan.forecast.spread import Forecast, Outlook
 from tsduel.rounds.view import model, screen
 from tsduel.rounds.view.events import Event, clean, clock
 from tsduel.rounds.view.paint import Painter
@@ -67,8 +67,8 @@ class Board:
 class View:
     """Prints a line a block on stdout (VIEW=verbose: a line a phase), and other messages on stderr.
 
-    ``expected``: the forecast for the lines after blocks; ``log``: takes every line; ``logged``: the Go program
-    logs the lines of events itself. Each ``host`` of a fleet has its own view on one ``board``.
+    ``expected``: the forecast, for a line where what is foreseen changes; ``log``: takes every line; ``logged``: the Go
+    program logs the lines of events itself. Each ``host`` of a fleet has its own view on one ``board``.
     """
 
     expected: Forecast | None
@@ -78,6 +78,7 @@ class View:
     board: Board = field(default_factory=Board)
     state: model.State = field(default_factory=model.State)
     forecast: str = ""
+    _said: Outlook | None = None
 
     def __post_init__(self) -> None:
         self.board.views.append(self)
@@ -96,10 +97,12 @@ class View:
         """Show new events."""
         for event in map(self._named, events):
             forecast, line = self._advance(event, self.log), event.line(self.host)
-            text = f"{line}; {forecast.partition(' ')[2]}" if line and forecast else line or forecast
-            if text and self._is_shown(event):
+            if event.name == "block-end" and line:
+                line += self._to_go(event.t)
+            if self._is_shown(event):
                 with self.board.lock:
-                    print(text, file=runlog.unlogged(sys.stdout), flush=True)
+                    for text in filter(None, (line, forecast)):
+                        print(text, file=runlog.unlogged(sys.stdout), flush=True)
 
     def say(self, text: str) -> None:
         """Show a message that is no event."""
@@ -128,15 +131,21 @@ class View:
         return replace(event, fields={**event.fields, **named})
 
     def _advance(self, event: Event, log: Callable[[str], object] = lambda _: None) -> str:
-        """Take one more event and log its lines; return that of the forecast after the end of a block, else ""."""
+        """Take one more event and log its lines; return that of the forecast where it has changed, else ""."""
         self.state, forecast = model.advance(self.state, event), ""
         if event.name == "block-end" and self.expected:
-            to_go_s = model.remaining(self.state, event.t)
-            self.forecast = self.expected.after_block(self.state.ended, to_go_s)
-            forecast = f"{clock(event.t)} forecast {self.forecast}" if self.forecast else ""
+            goes_on = model.remaining(self.state, event.t) > 0
+            outlook = self.expected.after_block(self.state.ended, goes_on=goes_on)
+            self.forecast = outlook.text if outlook else ""
+            if outlook and outlook.is_news(self._said):
+                self._said, forecast = outlook, f"{clock(event.t)} forecast {outlook.text}"
         for line in filter(None, ("" if self.logged else event.line(self.host), forecast)):
             log(line)
         return forecast
+
+    def _to_go(self, t: float) -> str:
+        to_go_s = model.remaining(self.state, t)
+        return f"; about {lasting(to_go_s)} to go" if to_go_s else ""
 
 
 class Screen(View):
