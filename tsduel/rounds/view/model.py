@@ -108,8 +108,11 @@ def remaining(state: State, now: float) -> float:
 
 
 def usual(state: State, kind: str) -> float:
-    """Return the usual seconds of a kind of block: the median of such blocks, or else of other blocks."""
-    seconds = state.seconds.get(kind) or state.seconds.get("measured") or state.seconds.get("warmup")
+    """Return the usual seconds of a kind of block: the median of such or of measured blocks, or else by the plan.
+
+    A warm-up says nothing of other blocks: it may load all data, which they do not.
+    """
+    seconds = state.seconds.get(kind) or state.seconds.get("measured")
     return statistics.median(seconds) if seconds else state.block_s
 
 

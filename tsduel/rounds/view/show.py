@@ -137,7 +137,8 @@ class View:
             goes_on = model.remaining(self.state, event.t) > 0
             outlook = self.expected.after_block(self.state.ended, goes_on=goes_on)
             self.forecast = outlook.text if outlook else ""
-            if outlook and outlook.is_news(self._said):
+            # Behind the last block comes the comparison.
+            if outlook and goes_on and outlook.is_news(self._said):
                 self._said, forecast = outlook, f"{clock(event.t)} forecast {outlook.text}"
         for line in filter(None, ("" if self.logged else event.line(self.host), forecast)):
             log(line)
