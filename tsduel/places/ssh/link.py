@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+import signal
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from tsduel.places.ssh.ssh import NO_CONNECTION, Host, NoConnectionError
 T = TypeVar("T")
 # A shell's exit code for a missing program: the cache there was removed.
 NOT_THERE = 127
+SHELL_SIGNAL = 128
 # Exists if everything is here and its checksums are equal: for the run, and for each host.
 FETCHED = "host/fetched.json"
 # What `tsduel-host detached` says.
@@ -198,10 +200,12 @@ class Link:
                 untrusted.unpack(process.stdout.fileno(), names, arrived)
             except tarfile.TarError as error:
                 broken = str(error)
+                # What else comes is not read, so the command must not wait for that.
+                process.stdout.close()
             errors = ended(untrusted.SILENCE_S)
         if process.returncode == NO_CONNECTION:
             raise self.host.failure(errors)
-        if process.returncode != 0:
+        if process.returncode not in {0, -signal.SIGPIPE, SHELL_SIGNAL + signal.SIGPIPE}:
             raise UserError(f"{self.host.name}: {', '.join(names)} could not be read there: {errors.strip()}")
         if broken:
             raise NoConnectionError(f"{self.host.name}: what came of {', '.join(names)} was cut short ({broken})")
