@@ -73,6 +73,7 @@ def held(pids: Iterable[int]) -> set[str]:
     return states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_kills_in_the_middle_of_turns_leave_nothing_that_stands_still(project, seed, record_property):
     """Four kills while one side is held: its server ends, or goes on, and no block is lost or repeated."""
