@@ -94,7 +94,7 @@ def headline(comparison: Comparison) -> str:
         # FAIL_ON=regression sees a row of a mean, too.
         inside = "" if row["verdict"] == "regression" else _moved(comparison, row, ("regression",))
         beside = "; ".join(filter(None, [much, p, inside, comparison.note(row)]))
-        name = markup.text(metric.named(row["query_type"]))
+        name = markup.text(metric.named(comparison.all_or(row["query_type"])))
         by_verdict.setdefault(verdict, []).append(f"{name}{markup.aside(beside)}")
     if by_verdict:
         parts = [f"{words}: {'; '.join(by_verdict[v])}" for v, (words, _) in HEADLINES.items() if v in by_verdict]

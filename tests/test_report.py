@@ -511,6 +511,18 @@ def test_rows_have_one_order_and_one_name(run, capsys):
     assert all(f"| {name} " in rest or "all types" in name for name in named)
 
 
+def test_all_of_the_users_queries_are_the_mix_in_the_first_line_too(run, tmp_path):
+    """As in the table, once their mix was asked."""
+    other = shutil.copytree(run, tmp_path / NAME)
+    edit_json(other, "stats/comparison.json", lambda document: document["rows"].append(
+        next(row for row in document["rows"] if row["metric"] == "duel_typical_ms") | {"query_type": "mix"}
+    ))  # fmt: skip
+    report.main(other)
+    first = text(other).split("\n|", 1)[0]
+    assert "Query time, the mix" in first
+    assert "all types" not in first
+
+
 def test_warnings_are_counted_on_the_first_screen(with_a_row, tmp_path):
     """With a link to them; effects of an order are counted among them."""
     first, rest = with_a_row(warnings="order effect +3.1 % (p 0.01)")
