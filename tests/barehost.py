@@ -159,6 +159,7 @@ class BareHost:
         self.key = directory / "key"
         self.config = directory / "ssh_config"
         self.known_hosts = directory / "known_hosts"
+        self.locks: list[int] = []
 
     def start(self) -> BareHost:
         """Boot it, and return when sshd answers."""
@@ -181,12 +182,23 @@ class BareHost:
         for number in range(1, 200):
             link = f"tsduel{number}h"
             words = ["ip", "link", "add", link, "type", "veth", "peer", "name", f"tsduel{number}g"]
-            if subprocess.run(words, capture_output=True, check=False).returncode == 0:
+            if self._is_free(link) and subprocess.run(words, capture_output=True, check=False).returncode == 0:
                 home = f"10.213.{number}.1"
                 _command("ip", "address", "add", f"{home}/30", "dev", link)
                 _command("ip", "link", "set", link, "up")
                 return link, f"10.213.{number}.2", home
         raise AssertionError("no network link can be made")
+
+    def _is_free(self, link: str) -> bool:
+        """Take a link unless a host has it. One that has ended took its link along, and still has name and address."""
+        lock = os.open(f"/run/lock/{link}", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        self.locks.append(lock)
+        return True
 
     def _make_key(self, lower: Path) -> None:
         self.directory.mkdir(exist_ok=True)
@@ -270,7 +282,7 @@ class BareHost:
 
     def ssh(self, line: str, *, user: str = USERS[0], check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a line of shell there, over a connection of its own."""
-        options = ["-F", str(self.config), "-o", "ConnectTimeout=5", "-o", "BatchMode=yes"]
+        options = ["-F", str(self.config), "-oConnectTimeout=5", "-oBatchMode=yes", "-oServerAliveInterval=20"]
         words = ["ssh", *options, f"{user}@{self.address}", line]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert not check or done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
@@ -334,7 +346,7 @@ class BareHost:
 
     def stop(self) -> None:
         """End it with all that runs in it, and remove what it wrote."""
-        if hasattr(self, "link"):  # first, since its name is free for others once the host has ended
+        if self.locks and hasattr(self, "link"):
             subprocess.run(["ip", "link", "delete", self.link], capture_output=True, check=False)
         if hasattr(self, "process"):
             self.process.kill()
@@ -348,3 +360,5 @@ class BareHost:
             self.proxy.server_close()
         if hasattr(self, "state"):
             shutil.rmtree(self.state, ignore_errors=True)
+        while self.locks:
+            os.close(self.locks.pop())
