@@ -23,7 +23,11 @@ func loadResults(path string) (seconds, rate, period float64) {
 	if err != nil || json.Unmarshal(text, &r) != nil || r.Totals.MetricRate == 0 {
 		return math.NaN(), math.NaN(), 1
 	}
-	return r.DurationMillis / 1000, r.Totals.MetricRate, r.RunnerConfig.Period / 1e9
+	period = r.RunnerConfig.Period / 1e9
+	if !(period > 0) {
+		period = 1
+	}
+	return r.DurationMillis / 1000, r.Totals.MetricRate, period
 }
 
 // interval is a line of a loader: samples a second in a period, and so far. The clock has whole seconds.

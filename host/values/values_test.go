@@ -155,6 +155,10 @@ func TestTheResultsOfALoader(t *testing.T) {
 	if seconds, rate, period := loadResults(written(t, whole)); seconds != 3.37 || rate != 320431.25 || period != 0.25 {
 		t.Error(seconds, rate, period)
 	}
+	const silent = `{"DurationMillis": 1000, "Totals": {"metricRate": 5}}`
+	if _, rate, period := loadResults(written(t, silent)); rate != 5 || period != 1 {
+		t.Error(rate, period)
+	}
 	for _, text := range []string{"", "{", "[]", "{}", `{"Totals": null}`, "null", whole[:40]} {
 		if seconds, rate, period := loadResults(written(t, text)); !math.IsNaN(seconds+rate) || period != 1 {
 			t.Error(text, seconds, rate, period)
