@@ -48,7 +48,7 @@ func LoadOf(variable func(string) string) (l Load, err error) {
 	return l, err
 }
 
-const period = 250 * time.Millisecond // of a report
+const reportingPeriod = 250 * time.Millisecond
 
 const loadHead = "time,per. metric/s,metric total,overall metric/s,per. row/s,row total,overall row/s\n"
 
@@ -125,7 +125,7 @@ func (l Load) work(ctx context.Context, url string, batches <-chan exchange.Oper
 
 // report writes a line a period until the load has ended.
 func (l Load) report(out io.Writer, begin time.Time, samples, rows *atomic.Int64, ended <-chan struct{}) {
-	ticks := time.Tick(period)
+	ticks := time.Tick(reportingPeriod)
 	var lastSamples, lastRows int64
 	for {
 		select {
@@ -133,8 +133,9 @@ func (l Load) report(out io.Writer, begin time.Time, samples, rows *atomic.Int64
 			return
 		case now := <-ticks:
 			s, r, all := samples.Load(), rows.Load(), now.Sub(begin).Seconds()
-			fmt.Fprintf(out, "%d,%.2f,%d,%.2f,%.2f,%d,%.2f\n", now.Unix(), float64(s-lastSamples)/period.Seconds(), s,
-				float64(s)/all, float64(r-lastRows)/period.Seconds(), r, float64(r)/all)
+			one := reportingPeriod.Seconds()
+			fmt.Fprintf(out, "%d,%.2f,%d,%.2f,%.2f,%d,%.2f\n", now.Unix(), float64(s-lastSamples)/one, s, float64(s)/all,
+				float64(r-lastRows)/one, r, float64(r)/all)
 			lastSamples, lastRows = s, r
 		}
 	}
@@ -153,6 +154,6 @@ func (l Load) summary(out io.Writer, took time.Duration, samples, rows int64) er
 			took.Seconds(), l.Workers, rate, one.what)
 	}
 	text, err := json.Marshal(map[string]any{"DurationMillis": took.Milliseconds(), "Totals": rates,
-		"RunnerConfig": map[string]any{"workers": l.Workers, "batch-size": l.Size, "reporting-period": period}})
+		"RunnerConfig": map[string]any{"workers": l.Workers, "batch-size": l.Size, "reporting-period": reportingPeriod}})
 	return cmp.Or(err, os.WriteFile(l.Results, text, 0o644))
 }
