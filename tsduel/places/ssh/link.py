@@ -22,7 +22,6 @@ from tsduel.places.ssh.ssh import NO_CONNECTION, Host, NoConnectionError
 T = TypeVar("T")
 # A shell's exit code for a missing program: the cache there was removed.
 NOT_THERE = 127
-SHELL_SIGNAL = 128
 # Exists if everything is here and its checksums are equal: for the run, and for each host.
 FETCHED = "host/fetched.json"
 # What `tsduel-host detached` says.
@@ -205,7 +204,7 @@ class Link:
             errors = ended(untrusted.SILENCE_S)
         if process.returncode == NO_CONNECTION:
             raise self.host.failure(errors)
-        if process.returncode not in {0, -signal.SIGPIPE, SHELL_SIGNAL + signal.SIGPIPE}:
+        if process.returncode not in {0, -signal.SIGPIPE, 128 + signal.SIGPIPE}:
             raise UserError(f"{self.host.name}: {', '.join(names)} could not be read there: {errors.strip()}")
         if broken:
             raise NoConnectionError(f"{self.host.name}: what came of {', '.join(names)} was cut short ({broken})")
