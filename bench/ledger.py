@@ -10,16 +10,24 @@ from typing import Any
 
 from tsduel.core.errors import UserError
 
+Protocol = int | Mapping[str, int]
+"""Of all lines, or by the first column."""
 
-def lines(path: Path, protocol: int) -> list[dict[str, str]]:
+
+def lines(path: Path, protocol: Protocol) -> list[dict[str, str]]:
     """Return the lines of this protocol."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if row["protocol"] == str(protocol)]
+        rows = csv.DictReader(file)
+        first = (rows.fieldnames or [""])[0]
+        return [
+            row for row in rows
+            if row["protocol"] == str(protocol if isinstance(protocol, int) else protocol.get(row[first]))
+        ]  # fmt: skip
 
 
-def add(path: Path, columns: Sequence[str], row: Mapping[str, Any], protocol: int) -> None:
+def add(path: Path, columns: Sequence[str], row: Mapping[str, Any], protocol: Protocol) -> None:
     """Add a line; it replaces one whose first two columns are the same, and those of other protocols go."""
     key = [str(row[column]) for column in columns[:2]]
     kept = [old for old in lines(path, protocol) if [old[column] for column in columns[:2]] != key]

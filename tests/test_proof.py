@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench import ledger, proof, quick, zeros
+from bench import proof, quick, zeros
 from bench.proof import CPU, KINDS, TIME
 from tsduel.core.errors import UserError
 
 
 def lines(kind, count, **more):
     """Return so many lines of a kind, each as expected."""
-    row = dict.fromkeys(proof.COLUMNS, "") | {"kind": kind, "protocol": str(proof.PROTOCOL), "as_expected": "1"}
+    row = dict.fromkeys(proof.COLUMNS, "") | {"kind": kind, "protocol": str(KINDS[kind].protocol), "as_expected": "1"}
     row |= {"date": "2026-11-27", "machine": "AMD, 2 CPUs", "beside": "0.5", "time_pct": "1.5"} | more
     return [row | {"number": str(number)} for number in range(1, count + 1)]
 
@@ -85,6 +85,24 @@ def test_a_run_is_as_expected_by_its_own_rule():
     flagged = {proof.CPU: {"verdict": "negligible", "p_adj": 0.04, "change_pct": 1.0}}
     assert KINDS["burn-2"].expected("", flagged)
     assert not KINDS["burn-2"].expected("", {proof.CPU: {"verdict": "x", "p_adj": 0.04, "change_pct": -1.0}})
+
+
+def test_a_burner_that_makes_a_time_better_is_not_as_expected():
+    """Whatever CPU says: ingestion of a burner was called better, and its lines said that all is well."""
+    found = {proof.CPU: {"verdict": "regression", "p_adj": 0.01, "change_pct": 9.0}}
+    for metric in (proof.TIME, proof.INGESTION):
+        for kind in ("burn-5", "burn-2"):
+            assert KINDS[kind].expected("", found | {metric: {"verdict": "regression"}})
+            assert not KINDS[kind].expected("", found | {metric: {"verdict": "improvement"}})
+
+
+@pytest.mark.usefixtures("kept")
+def test_lines_of_a_kind_that_a_new_protocol_does_not_change_stay():
+    """Each kind has the oldest protocol whose lines say the same."""
+    for kind in ("gate-same", "same"):
+        proof.add(lines(kind, 1)[0])
+    proof.LINES.write_text(proof.LINES.read_text().replace(f"same,1,{proof.PROTOCOL},", "same,1,1,"))
+    assert [row["kind"] for row in proof.lines()] == ["gate-same"]
 
 
 class TestZeros:
@@ -181,7 +199,7 @@ def test_a_run_that_fails_does_not_keep_the_others_from_being_made(kept, monkeyp
     monkeypatch.setattr(proof, "measured", measured)
     monkeypatch.setattr(proof.sys, "argv", ["proof", "5", "default-same"])
     assert proof.main() == 1
-    assert [row["number"] for row in ledger.lines(proof.LINES, proof.PROTOCOL)] == ["2", "3", "4", "5"]
+    assert [row["number"] for row in proof.lines()] == ["2", "3", "4", "5"]
     assert capsys.readouterr().err == "proof: default-same 1: it fell\n"
 
 

@@ -16,6 +16,11 @@ import (
 // putOff is how long a server is watched after the last batch: databases put work off by two seconds.
 var putOff = 2500 * time.Millisecond
 
+// loadTurn is how long a side gets batches in its turn. A Go program that has been idle looks after its threads fifty
+// times within its next milliseconds. In turns of one batch that was a tenth of its time, and nothing for a side that
+// is never idle, which looked faster by that (docs/decisions/20261128-bursts.md).
+const loadTurn = 40 * time.Millisecond
+
 // ingestion is a sitting that loads in turn.
 type ingestion struct {
 	*sitting
@@ -66,7 +71,7 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 // job sends the data in batches, or as many as fit into this sitting's time.
 func (i *ingestion) job() (job exchange.Job, err error) {
 	rule := i.in.Plan.Duel
-	job.Timeout = record.Seconds(i.in.Plan.Watchdog.LoadStallS)
+	job.Timeout, job.Turn = record.Seconds(i.in.Plan.Watchdog.LoadStallS), loadTurn
 	if rule.LoadS > 0 {
 		n := i.sittings(rule.LoadSittings)
 		job.Until = exchange.Until{Lasts: record.Seconds(rule.LoadS / float64(n)),

@@ -27,6 +27,7 @@ type Job struct {
 	Ask, Read       []int // indices of Sides: who is asked first, and whose clock is read first; nil: as in Sides
 	Until           Until
 	InFlight        int           // operations at once to one side; if more than one, in bursts of 4 x InFlight
+	Turn            time.Duration // how long a side is asked in its turn, at most MostInTurn; 0: one operation, or a burst
 	Timeout         time.Duration // of one operation
 	MostDifferences int           // the phase stops after this many
 	Progress        func(done int, elapsed time.Duration)
@@ -93,6 +94,9 @@ const (
 func Run(ctx context.Context, job Job) (*Result, error) {
 	result := &Result{Sides: make([]Tally, len(job.Sides))}
 	burst := Burst(job.InFlight)
+	if job.Turn > 0 {
+		burst = MostInTurn
+	}
 	sides := make([]*side, len(job.Sides))
 	read := inOrder(job.Read, len(sides))
 	for _, i := range read {
@@ -165,6 +169,9 @@ func (job *Job) run(ctx context.Context, sides []*side, t *turnKeeper, result *R
 	begin time.Time) error {
 	sequence, told := Orders(inOrder(job.Ask, len(sides))), begin
 	for turn := 0; ; turn++ {
+		if job.Turn > 0 {
+			burst = inTurn(job.Turn, result.Exchanges, len(sequence))
+		}
 		if result.Stopped = stopped(sides); result.Stopped != "" {
 			return ctx.Err()
 		}
@@ -238,6 +245,26 @@ func (job *Job) run(ctx context.Context, sides []*side, t *turnKeeper, result *R
 			return nil
 		}
 	}
+}
+
+// MostInTurn is how many operations follow each other at most where a turn has a length.
+const MostInTurn = 8
+
+// inTurn returns how many operations a side gets in a turn: one in the first round, in which each side was in each
+// place; then as many of the fastest of that round as fill the turn.
+func inTurn(lasts time.Duration, done []Exchange, round int) int {
+	if len(done) < round {
+		return 1
+	}
+	fastest := int64(math.MaxInt64)
+	for _, e := range done[:round] {
+		for _, ns := range e.NS {
+			if ns > 0 { // else this side did not answer
+				fastest = min(fastest, ns)
+			}
+		}
+	}
+	return int(min(MostInTurn, 1+(int64(lasts)-1)/fastest))
 }
 
 // next reads the next operations of all sides, at most so many. Sides with the same source get the same.

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"slices"
 	"sync"
@@ -66,6 +67,8 @@ func (s *side) failed() bool {
 	return s.tally.Failure != "" || slices.ContainsFunc(s.errs, func(err error) bool { return err != nil })
 }
 
+var errNotAsked = errors.New("not asked, since an operation before it has failed")
+
 // ask sends a burst of operations to one side by its next workers, and returns when all are answered.
 func (s *side) ask(ctx context.Context, operations []Operation) {
 	asking := slices.Clone(s.workers[:s.inFlight])
@@ -73,11 +76,15 @@ func (s *side) ask(ctx context.Context, operations []Operation) {
 	s.room.clear()
 	var next atomic.Int64
 	work := func(c *Conn) {
-		for i := next.Add(1) - 1; i < int64(len(operations)); i = next.Add(1) - 1 {
+		for i, failed := next.Add(1)-1, false; i < int64(len(operations)); i = next.Add(1) - 1 {
+			if failed { // the rest would wait as long
+				s.bodies[i], s.errs[i], s.ns[i] = s.bodies[i][:0], errNotAsked, 0
+				continue
+			}
 			c.body, c.taken = s.bodies[i], 0 // earlier answers are held until the next burst
 			s.bodies[i], s.errs[i] = c.Do(ctx, &operations[i])
 			s.ns[i] = c.ns
-			if s.errs[i] != nil {
+			if failed = s.errs[i] != nil; failed {
 				s.bodies[i], s.ns[i] = s.bodies[i][:0], 0
 			}
 		}
