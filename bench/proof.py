@@ -31,7 +31,7 @@ from tsduel.stats.power import ALPHA
 from tsduel.stats.verdict import EQUIVALENT, IMPROVEMENT, INCONCLUSIVE, REGRESSION
 
 PROTOCOL = 2
-"""Raised where what is measured has changed. 2: batches go to a side in turns of 40 ms."""
+"""Raised where what is measured has changed. 2: batches go to a side in turns of several."""
 LINES, PAGE = PROJECT / "results/proof/runs.csv", PROJECT / "docs/validation.md"
 COLUMNS = (
     "kind", "number", "protocol", "date", "machine", "beside", "seconds", "time_pct", "time_half_pct", "cpu_pct",

@@ -123,7 +123,7 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 			v.Data = d.in.layout.DataDir("exchanged", v.Name)
 		}
 	}
-	file, err := createTable(d.path("load.csv.gz"), "sitting,k,order,lines", d.in.Plan.Variants...)
+	file, err := createTable(d.path("load.csv.gz"), "sitting,k,order,first,lines", d.in.Plan.Variants...)
 	if err != nil {
 		return err
 	}

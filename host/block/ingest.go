@@ -17,9 +17,9 @@ import (
 var putOff = 2500 * time.Millisecond
 
 // loadTurn is how long a side gets batches in its turn. A Go program that has been idle looks after its threads fifty
-// times within its next milliseconds. In turns of one batch that was a tenth of its time, and nothing for a side that
-// is never idle, which looked faster by that (docs/decisions/20261128-bursts.md).
-const loadTurn = 40 * time.Millisecond
+// times within its next milliseconds, and one that is never idle looked faster by that: so the first batch of a turn
+// is in no time (docs/decisions/20261128-bursts.md).
+const loadTurn = 80 * time.Millisecond
 
 // ingestion is a sitting that loads in turn.
 type ingestion struct {

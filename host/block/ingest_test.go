@@ -33,8 +33,8 @@ func TestIngestionIsExchangedOnDirectoriesOfItsOwn(t *testing.T) {
 		load.RSSPeakBytes["candidate"] == 0 || len(b.Duel.Types) != 1 {
 		t.Fatalf("%+v", b.Duel)
 	}
-	if lines := rows(t, f, "load.csv.gz"); lines[0] != "sitting,k,order,lines,baseline_ns,candidate_ns" ||
-		!strings.HasPrefix(lines[3], "0,2,10,8,") {
+	if lines := rows(t, f, "load.csv.gz"); lines[0] != "sitting,k,order,first,lines,baseline_ns,candidate_ns" ||
+		!strings.HasPrefix(lines[3], "0,2,10,false,8,") {
 		t.Errorf("%q", lines)
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(left), "*")); len(left) > 0 {

@@ -46,8 +46,11 @@ func (t *table) add(prefix string, from int, sides []exchange.Side, variants []r
 				ns[place] = strconv.FormatInt(x.NS[side], 10)
 			}
 		}
-		size := max(x.Lines, x.Bytes) // a batch has no answer, a query no lines
-		fmt.Fprintf(t, "%s%d,%s,%d,%s\n", prefix, from+k, order, size, strings.Join(ns, ","))
+		first, size := "", x.Bytes
+		if x.Lines > 0 { // a batch
+			first, size = fmt.Sprintf("%t,", x.First), x.Lines
+		}
+		fmt.Fprintf(t, "%s%d,%s,%s%d,%s\n", prefix, from+k, order, first, size, strings.Join(ns, ","))
 	}
 	return t.Flush()
 }

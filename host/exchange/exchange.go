@@ -60,6 +60,7 @@ func (u Until) room(done int) int {
 // Exchange is one operation, sent to every side in its own query language.
 type Exchange struct {
 	Order string  // the sides' indices in the order in which they were asked
+	First bool    // of several in a turn: a side may have stood still just before it
 	Bytes int     // of the first side's answer
 	Lines int     // of a batch of data
 	NS    []int64 // service time of each side, 0 where it did not answer
@@ -200,8 +201,8 @@ func (job *Job) run(ctx context.Context, sides []*side, t *turnKeeper, result *R
 		}
 		// The rest is off the clock.
 		for i := range operations {
-			e := Exchange{Order: order, Bytes: len(sides[0].bodies[i]), Lines: sides[0].operations[i].Lines,
-				NS: make([]int64, len(sides))}
+			e := Exchange{Order: order, First: job.Turn > 0 && i == 0 && operations > 1,
+				Bytes: len(sides[0].bodies[i]), Lines: sides[0].operations[i].Lines, NS: make([]int64, len(sides))}
 			for n, s := range sides {
 				e.NS[n] = s.ns[i]
 			}

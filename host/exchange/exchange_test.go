@@ -360,12 +360,15 @@ func TestATurnWithALengthHasOneOperationInTheFirstRoundThenAsManyOfItsFastestAsF
 	}
 	result := run(t, Job{Sides: asking(source(t, 100), steady(t, "a"), steady(t, "b")), Until: Until{Count: 30},
 		Turn: time.Hour})
-	orders := ""
-	for _, e := range result.Exchanges {
-		orders += e.Order[:1]
+	orders, firsts := "", ""
+	for k, e := range result.Exchanges {
+		if orders += e.Order[:1]; e.First {
+			firsts += fmt.Sprint(k, " ")
+		}
 	}
-	if orders != "0110"+"00000000"+"11111111"+"11111111"+"00" || result.Sides[1].Compared != 30 {
-		t.Errorf("asked first %s, %+v", orders, result.Sides)
+	if orders != "0110"+"00000000"+"11111111"+"11111111"+"00" || firsts != "4 12 20 28 " ||
+		result.Sides[1].Compared != 30 {
+		t.Errorf("asked first %s, first of a turn %s, %+v", orders, firsts, result.Sides)
 	}
 }
 

@@ -21,7 +21,7 @@ type exchanges struct {
 }
 
 // readExchanges reads an exchanges.csv.gz. Columns of variants that failed are ignored, and exchanges that not all of
-// the others answered.
+// the others answered, or that were the first of a turn.
 func (b *block) readExchanges(name string) (all []*exchanges, err error) {
 	path := filepath.Join(b.dir, name)
 	file, err := os.Open(path)
@@ -55,6 +55,9 @@ func (b *block) readExchanges(name string) (all []*exchanges, err error) {
 		if ns == nil {
 			ns = map[string][]float64{}
 			of[queryType].ns[sitting] = ns
+		}
+		if field(row, "first") == "true" {
+			continue
 		}
 		answered := func(name string) bool { return number(field(row, name+"_ns")) > 0 }
 		if !slices.ContainsFunc(b.alive, func(name string) bool { return !answered(name) }) {

@@ -186,20 +186,36 @@ func TestTheOutputOfQueries(t *testing.T) {
 	}
 }
 
-// What a variant that died did not answer is left out for all; variants that failed are not looked at.
-func TestExchangesThatNotAllHaveAnswered(t *testing.T) {
+func exchanged(t *testing.T, lines string) []*exchanges {
+	t.Helper()
 	dir := t.TempDir()
 	packed, err := record.CreatePacked(filepath.Join(dir, "x.csv.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = packed.WriteString("query_type,k,order,bytes,a_ns,b_ns,c_ns\nx,0,01,9,5,6,\nx,1,10,9,7,,\ny,0,01,9,0,3,\n")
+	_, _ = packed.WriteString(lines)
 	if err := packed.Close(); err != nil {
 		t.Fatal(err)
 	}
 	all, err := (&block{dir: dir, alive: []string{"a", "b"}}).readExchanges("x.csv.gz")
-	if err != nil || len(all) != 2 || !slices.Equal(all[0].pooled("a"), []float64{5}) ||
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestTheFirstBatchOfATurnOfSeveralIsInNoTime(t *testing.T) {
+	all := exchanged(t, "sitting,k,order,first,lines,a_ns,b_ns\n0,0,01,true,9,50,60\n0,1,01,false,9,5,6\n")
+	if !slices.Equal(all[0].pooled("a"), []float64{5}) || !slices.Equal(all[0].pooled("b"), []float64{6}) {
+		t.Error(all[0])
+	}
+}
+
+// What a variant that died did not answer is left out for all; variants that failed are not looked at.
+func TestExchangesThatNotAllHaveAnswered(t *testing.T) {
+	all := exchanged(t, "query_type,k,order,bytes,a_ns,b_ns,c_ns\nx,0,01,9,5,6,\nx,1,10,9,7,,\ny,0,01,9,0,3,\n")
+	if len(all) != 2 || !slices.Equal(all[0].pooled("a"), []float64{5}) ||
 		!slices.Equal(all[0].pooled("b"), []float64{6}) || all[1].pooled("a") != nil {
-		t.Error(all, err)
+		t.Error(all)
 	}
 }
