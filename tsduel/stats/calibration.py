@@ -17,7 +17,7 @@ from tsduel.core.rundir import Run
 from tsduel.stats.power import ALPHA
 from tsduel.workloads import workload_of
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Rises when blocks are measured in another way: older spreads then say nothing."""
 
 
