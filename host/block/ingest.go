@@ -71,7 +71,7 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 // job sends the data in batches, or as many as fit into this sitting's time.
 func (i *ingestion) job() (job exchange.Job, err error) {
 	rule := i.in.Plan.Duel
-	job.Timeout, job.Turn = record.Seconds(i.in.Plan.Watchdog.LoadStallS), loadTurn
+	job.Timeout, job.TurnLasts = record.Seconds(i.in.Plan.Watchdog.LoadStallS), loadTurn
 	if rule.LoadS > 0 {
 		n := i.sittings(rule.LoadSittings)
 		job.Until = exchange.Until{Lasts: record.Seconds(rule.LoadS / float64(n)),

@@ -27,7 +27,7 @@ type Job struct {
 	Ask, Read       []int // indices of Sides: who is asked first, and whose clock is read first; nil: as in Sides
 	Until           Until
 	InFlight        int           // operations at once to one side; if more than one, in bursts of 4 x InFlight
-	Turn            time.Duration // how long a side is asked in its turn, at most MostInTurn; 0: one operation, or a burst
+	TurnLasts       time.Duration // of a side: operations follow each other, at most mostInTurn; 0: one, or a burst
 	Timeout         time.Duration // of one operation
 	MostDifferences int           // the phase stops after this many
 	Progress        func(done int, elapsed time.Duration)
@@ -95,8 +95,8 @@ const (
 func Run(ctx context.Context, job Job) (*Result, error) {
 	result := &Result{Sides: make([]Tally, len(job.Sides))}
 	burst := Burst(job.InFlight)
-	if job.Turn > 0 {
-		burst = MostInTurn
+	if job.TurnLasts > 0 {
+		burst = mostInTurn
 	}
 	sides := make([]*side, len(job.Sides))
 	read := inOrder(job.Read, len(sides))
@@ -170,8 +170,8 @@ func (job *Job) run(ctx context.Context, sides []*side, t *turnKeeper, result *R
 	begin time.Time) error {
 	sequence, told := Orders(inOrder(job.Ask, len(sides))), begin
 	for turn := 0; ; turn++ {
-		if job.Turn > 0 {
-			burst = inTurn(job.Turn, result.Exchanges, len(sequence))
+		if job.TurnLasts > 0 {
+			burst = inTurn(job.TurnLasts, result.Exchanges, len(sequence))
 		}
 		if result.Stopped = stopped(sides); result.Stopped != "" {
 			return ctx.Err()
@@ -201,7 +201,7 @@ func (job *Job) run(ctx context.Context, sides []*side, t *turnKeeper, result *R
 		}
 		// The rest is off the clock.
 		for i := range operations {
-			e := Exchange{Order: order, First: job.Turn > 0 && i == 0 && operations > 1,
+			e := Exchange{Order: order, First: job.TurnLasts > 0 && i == 0 && operations > 1,
 				Bytes: len(sides[0].bodies[i]), Lines: sides[0].operations[i].Lines, NS: make([]int64, len(sides))}
 			for n, s := range sides {
 				e.NS[n] = s.ns[i]
@@ -248,8 +248,8 @@ func (job *Job) run(ctx context.Context, sides []*side, t *turnKeeper, result *R
 	}
 }
 
-// MostInTurn is how many operations follow each other at most where a turn has a length.
-const MostInTurn = 8
+// mostInTurn is how many operations follow each other at most where a turn has a length.
+const mostInTurn = 8
 
 // inTurn returns how many operations a side gets in a turn: one in the first round, in which each side was in each
 // place; then as many of the fastest of that round as fill the turn.
@@ -265,7 +265,7 @@ func inTurn(lasts time.Duration, done []Exchange, round int) int {
 			}
 		}
 	}
-	return int(min(MostInTurn, 1+(int64(lasts)-1)/fastest))
+	return int(min(mostInTurn, 1+(int64(lasts)-1)/fastest))
 }
 
 // next reads the next operations of all sides, at most so many. Sides with the same source get the same.

@@ -3,10 +3,13 @@ package exchange
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -149,5 +152,47 @@ func TestASideThatFailsNeedNotStandStill(t *testing.T) {
 	result := run(t, jobOf(t, 3, f.side(t, "B"), dying, f.side(t, "D")))
 	if result.Sides[1].Failure == "" || result.Sides[2].Compared != 3 || result.Stopped != "" {
 		t.Errorf("%+v %q", result.Sides, result.Stopped)
+	}
+}
+
+func TestATurnWithALengthHasOneOperationInTheFirstRoundThenAsManyOfItsFastestAsFillIt(t *testing.T) {
+	ms := int64(time.Millisecond)
+	round := []Exchange{{NS: []int64{130 * ms, 90 * ms}}, {NS: []int64{12 * ms, 0}}, {NS: []int64{11 * ms, 14 * ms}},
+		{NS: []int64{20 * ms, 9 * ms}}}
+	for _, c := range []struct{ lasts, done, want int }{
+		{40, 0, 1}, {40, 3, 1}, {40, 4, 5}, {36, 4, 4}, {9, 4, 1}, {1, 4, 1}, {1000, 4, mostInTurn},
+	} {
+		if got := inTurn(time.Duration(c.lasts)*time.Millisecond, round[:c.done], 4); got != c.want {
+			t.Errorf("%d in a turn of %d ms after %d exchanges, want %d", got, c.lasts, c.done, c.want)
+		}
+	}
+	result := run(t, Job{Sides: asking(source(t, 100), steady(t, "a"), steady(t, "b")), Until: Until{Count: 30},
+		TurnLasts: time.Hour})
+	orders, firsts := "", ""
+	for k, e := range result.Exchanges {
+		if orders += e.Order[:1]; e.First {
+			firsts += fmt.Sprint(k, " ")
+		}
+	}
+	if orders != "0110"+"00000000"+"11111111"+"11111111"+"00" || firsts != "4 12 20 28 " ||
+		result.Sides[1].Compared != 30 {
+		t.Errorf("asked first %s, first of a turn %s, %+v", orders, firsts, result.Sides)
+	}
+}
+
+func TestASideThatFailsIsNotAskedTheRestOfItsTurn(t *testing.T) {
+	var asked atomic.Int64
+	failing := serve(t, "b", func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 6 {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		io.WriteString(w, matrix("2", 1))
+	})
+	result := run(t, Job{Sides: asking(source(t, 100), steady(t, "a"), failing), Until: Until{Count: 30},
+		TurnLasts: time.Hour})
+	if asked.Load() != 6 || !strings.HasPrefix(result.Sides[1].Failure, "operation 5 ") ||
+		result.Exchanges[4].NS[1] == 0 || result.Exchanges[6].NS[1] != 0 {
+		t.Errorf("asked %d times, %+v", asked.Load(), result.Sides[1])
 	}
 }
