@@ -548,10 +548,10 @@ def _exchanged_load(path: Path, spec: Spec, alive: list[str], draw: np.random.Ge
     n = 200
     ns = [np.exp(math.log(4e6 / spec.factor(v, "rate")) + draw.normal(0, 0.05, n)).astype(int).tolist() for v in alive]
     columns = [ns[alive.index(v)] if v in alive else [""] * n for v in spec.variants]
-    lines = ["sitting,k,order,lines," + ",".join(f"{name}_ns" for name in spec.variants)]
+    lines = ["sitting,k,order,first,lines," + ",".join(f"{name}_ns" for name in spec.variants)]
     of = [k * spec.load_sittings // n for k in range(n)]
     lines += [
-        f"{of[k]},{k},{_turn(k, len(alive))},2000,{','.join(map(str, row))}"
+        f"{of[k]},{k},{_turn(k, len(alive))},false,2000,{','.join(map(str, row))}"
         for k, row in enumerate(zip(*columns, strict=True))
     ]
     with gzip.GzipFile(path / "load.csv.gz", "wb", compresslevel=1, mtime=0) as stream:
