@@ -564,16 +564,24 @@ func BenchmarkOperation(b *testing.B) {
 }
 
 func TestReplicasTakeOperationsInTurn(t *testing.T) {
-	var asked [3]atomic.Int64
-	var urls [3]string
-	for i := range asked {
-		urls[i] = saying(t, "", func(*http.Request) string {
-			asked[i].Add(1)
-			return matrix("2", 1)
-		}).URL
-	}
-	result := run(t, jobOf(t, 8, Side{URL: urls[0] + "," + urls[1]}, Side{URL: urls[2]}))
-	if result.Stopped != "" || asked[0].Load() != 4 || asked[1].Load() != 4 || asked[2].Load() != 8 {
-		t.Errorf("stopped %q, asked %v", result.Stopped, &asked)
+	for _, lasts := range []time.Duration{0, time.Hour} { // whatever the length of a side's turn
+		var mutex sync.Mutex
+		var urls [3]string
+		asked := ""
+		for i := range urls {
+			urls[i] = saying(t, "", func(*http.Request) string {
+				mutex.Lock()
+				defer mutex.Unlock()
+				if i < 2 {
+					asked += strconv.Itoa(i)
+				}
+				return matrix("2", 1)
+			}).URL
+		}
+		job := jobOf(t, 12, Side{URL: urls[0] + "," + urls[1]}, Side{URL: urls[2]})
+		job.TurnLasts = lasts
+		if result := run(t, job); result.Stopped != "" || result.Sides[1].Compared != 12 || asked != "010101010101" {
+			t.Errorf("turn of %v: stopped %q, asked %s, %+v", lasts, result.Stopped, asked, result.Sides)
+		}
 	}
 }

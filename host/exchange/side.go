@@ -53,7 +53,8 @@ type Tally struct {
 type side struct {
 	Side
 	tally      *Tally
-	workers    []*Conn // those of the next burst, as many as inFlight, come first
+	workers    []*Conn // inFlight of each address, the addresses in turn
+	next       int     // of workers
 	inFlight   int
 	operations []Operation // of this burst
 	bodies     [][]byte
@@ -69,33 +70,48 @@ func (s *side) failed() bool {
 
 var errNotAsked = errors.New("not asked, since an operation before it has failed")
 
-// ask sends a burst of operations to one side by its next workers, and returns when all are answered.
+// ask sends operations to one side, and returns when all are answered: a burst by its next workers, others each by the
+// next one. So one of several addresses gets every operation that another order of turns would have given to it.
 func (s *side) ask(ctx context.Context, operations []Operation) {
-	asking := slices.Clone(s.workers[:s.inFlight])
-	s.workers = append(s.workers[s.inFlight:], asking...)
 	s.room.clear()
-	var next atomic.Int64
-	work := func(c *Conn) {
-		for i, failed := next.Add(1)-1, false; i < int64(len(operations)); i = next.Add(1) - 1 {
-			if failed { // the rest would wait as long
-				s.bodies[i], s.errs[i], s.ns[i] = s.bodies[i][:0], errNotAsked, 0
-				continue
-			}
-			c.body, c.taken = s.bodies[i], 0 // earlier answers are held until the next burst
-			s.bodies[i], s.errs[i] = c.Do(ctx, &operations[i])
-			s.ns[i] = c.ns
-			if failed = s.errs[i] != nil; failed {
-				s.bodies[i], s.ns[i] = s.bodies[i][:0], 0
-			}
+	if s.inFlight == 1 { // no other goroutine: it would be noise
+		failed := false
+		for i := range operations {
+			failed = !s.send(ctx, s.asking()[0], &operations[i], i, failed)
 		}
-	}
-	if len(asking) == 1 { // no other goroutine: it would be noise
-		work(asking[0])
 		return
 	}
+	var next atomic.Int64
 	var all sync.WaitGroup
-	for _, c := range asking {
-		all.Go(record.Caught(func() { work(c) }))
+	for _, c := range s.asking() {
+		all.Go(record.Caught(func() {
+			failed := false
+			for i := next.Add(1) - 1; i < int64(len(operations)); i = next.Add(1) - 1 {
+				failed = !s.send(ctx, c, &operations[i], int(i), failed)
+			}
+		}))
 	}
 	all.Wait()
+}
+
+// asking returns the next workers, as many as are in flight.
+func (s *side) asking() []*Conn {
+	workers := s.workers[s.next : s.next+s.inFlight]
+	s.next = (s.next + s.inFlight) % len(s.workers)
+	return workers
+}
+
+// send sends operation i, but not after one that failed: it would wait as long. It returns whether it was answered.
+func (s *side) send(ctx context.Context, c *Conn, operation *Operation, i int, failed bool) bool {
+	if failed {
+		s.bodies[i], s.errs[i], s.ns[i] = s.bodies[i][:0], errNotAsked, 0
+		return false
+	}
+	c.body, c.taken = s.bodies[i], 0 // earlier answers are held until the next burst
+	s.bodies[i], s.errs[i] = c.Do(ctx, operation)
+	s.ns[i] = c.ns
+	if s.errs[i] != nil {
+		s.bodies[i], s.ns[i] = s.bodies[i][:0], 0
+	}
+	return s.errs[i] == nil
 }
