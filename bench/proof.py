@@ -30,7 +30,7 @@ from tsduel.core.rundir import open_run
 from tsduel.stats.power import ALPHA
 from tsduel.stats.verdict import EQUIVALENT, IMPROVEMENT, INCONCLUSIVE, REGRESSION
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised where what is measured has changed. 2: batches go to a side in turns of several."""
 LINES, PAGE = PROJECT / "results/proof/runs.csv", PROJECT / "docs/validation.md"
 COLUMNS = (
