@@ -31,7 +31,8 @@ from tsduel.stats.power import ALPHA
 from tsduel.stats.verdict import EQUIVALENT, IMPROVEMENT, INCONCLUSIVE, REGRESSION
 
 PROTOCOL = 3
-"""Raised where what is measured has changed. 2: batches go to a side in turns of several."""
+"""Raised where what is measured has changed. 2: batches go to a side in turns of several; 3: quick.yml asks slow types
+more often, and the default has 26 blocks."""
 LINES, PAGE = PROJECT / "results/proof/runs.csv", PROJECT / "docs/validation.md"
 COLUMNS = (
     "kind", "number", "protocol", "date", "machine", "beside", "seconds", "time_pct", "time_half_pct", "cpu_pct",
