@@ -29,6 +29,7 @@ from tsduel.stats.verdict import IMPROVEMENT, REGRESSION
 EXPERIMENT = "experiments/quick.yml"
 RESULTS = PROJECT / "results"
 TIME, CPU = ("duel_typical_ms", GEOMEAN), ("duel_cpu_us", ALL)
+LOAD_CPU = ("duel_load_cpu_us", "")
 CALLED = {REGRESSION, IMPROVEMENT}
 PLACE = "host."
 Result = TypeVar("Result")
@@ -40,7 +41,7 @@ WIDTHS = {
         "CPU of the duel": (CPU, 0.3),
         "total, all types": (("duel_total_ms", GEOMEAN), 0.6),
         "ingestion of a batch, typical": (("duel_load_typical_ms", ""), 1.0),
-        "CPU of an ingested sample": (("duel_load_cpu_us", ""), 1.0),
+        "CPU of an ingested sample": (LOAD_CPU, 1.0),
     },
     "quick": {"typical, all types": (TIME, 0.6), "CPU of the duel": (CPU, 0.6)},
 }

@@ -84,6 +84,7 @@ def test_a_run_is_as_expected_by_its_own_rule():
     assert not KINDS["burn-5"].expected("", rows)
     flagged = {proof.CPU: {"verdict": "negligible", "p_adj": 0.04, "change_pct": 1.0}}
     assert KINDS["burn-2"].expected("", flagged)
+    assert KINDS["burn-2"].expected("", {proof.LOAD_CPU: flagged[proof.CPU]})
     assert not KINDS["burn-2"].expected("", {proof.CPU: {"verdict": "x", "p_adj": 0.04, "change_pct": -1.0}})
 
 
