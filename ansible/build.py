@@ -44,6 +44,7 @@ BUILD_APART = PROJECT / "ansible/roles/build/files/build-apart"
 LOG_LINES = 20
 STOP_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 PAUSES_S = (2, 8)
+PAUSE_S = 1
 NETWORK_FAILED = re.compile(
     r"connection reset|i/o timeout|TLS handshake|unexpected EOF|Temporary failure|server misbehaving"
     r"|stream error|\b50[0-4] [A-Z]|\b429\b"
@@ -70,7 +71,11 @@ class Builder:
             text=True, errors="surrogateescape",  # file names may be any bytes
         ) as process:  # fmt: skip
             try:
-                output = process.communicate()[0] or ""
+                output = None
+                # A signal that comes just before a wait does not end it, and is seen when the next one begins.
+                while output is None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        output = process.communicate(timeout=PAUSE_S)[0] or ""
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)

@@ -6,11 +6,14 @@ import contextlib
 import hashlib
 import json
 import os
+import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 import plans
@@ -322,6 +325,30 @@ def test_an_interrupted_build_leaves_nothing(run, repository, number, of):
         os.killpg(process.pid, number)
         process.communicate(timeout=PATIENCE_S)
     wait_for(lambda: not sleeps() and not halves())
+
+
+@pytest.mark.parametrize("capture", [True, False])
+def test_a_signal_that_comes_just_before_the_wait_is_not_lost(tmp_path, monkeypatch, capture):
+    """One that another thread gets does not interrupt the wait either."""
+
+    def leave(*_: object) -> None:
+        sys.exit(1)
+
+    def receive() -> None:
+        time.sleep(0.5)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    monkeypatch.syspath_prepend(PROJECT / "ansible")
+    builder = runpy.run_path(str(PROJECT / "ansible/build.py"))["Builder"]
+    with (tmp_path / "log").open("a") as log:
+        before, began = signal.signal(signal.SIGUSR1, leave), time.monotonic()
+        try:
+            threading.Thread(target=receive).start()
+            with pytest.raises(SystemExit):
+                builder("a build", Path(log.name), log).run("sleep", 60, cwd=tmp_path, capture=capture)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+    assert time.monotonic() - began < 30
 
 
 def go_on_path(directory: Path, version: str) -> str:
