@@ -44,7 +44,7 @@ BUILD_APART = PROJECT / "ansible/roles/build/files/build-apart"
 LOG_LINES = 20
 STOP_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 PAUSES_S = (2, 8)
-PAUSE_S = 1
+LOOK_S = 1
 NETWORK_FAILED = re.compile(
     r"connection reset|i/o timeout|TLS handshake|unexpected EOF|Temporary failure|server misbehaving"
     r"|stream error|\b50[0-4] [A-Z]|\b429\b"
@@ -75,7 +75,7 @@ class Builder:
                 # A signal that comes just before a wait does not end it, and is seen when the next one begins.
                 while output is None:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        output = process.communicate(timeout=PAUSE_S)[0] or ""
+                        output = process.communicate(timeout=LOOK_S)[0] or ""
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
