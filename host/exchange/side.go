@@ -71,7 +71,7 @@ func (s *side) failed() bool {
 var errNotAsked = errors.New("not asked, since an operation before it has failed")
 
 // ask sends operations to one side, and returns when all are answered: a burst by its next workers, others each by the
-// next one. So one of several addresses gets every operation that another order of turns would have given to it.
+// next one. So each of several addresses gets the same operations, however long a turn is.
 func (s *side) ask(ctx context.Context, operations []Operation) {
 	s.room.clear()
 	if s.inFlight == 1 { // no other goroutine: it would be noise

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,5 +195,28 @@ func TestASideThatFailsIsNotAskedTheRestOfItsTurn(t *testing.T) {
 	if asked.Load() != 6 || !strings.HasPrefix(result.Sides[1].Failure, "operation 5 ") ||
 		result.Exchanges[4].NS[1] == 0 || result.Exchanges[6].NS[1] != 0 {
 		t.Errorf("asked %d times, %+v", asked.Load(), result.Sides[1])
+	}
+}
+
+func TestReplicasTakeOperationsInTurn(t *testing.T) {
+	for _, lasts := range []time.Duration{0, time.Hour} { // whatever the length of a side's turn
+		var mutex sync.Mutex
+		var urls [3]string
+		asked := ""
+		for i := range urls {
+			urls[i] = saying(t, "", func(*http.Request) string {
+				mutex.Lock()
+				defer mutex.Unlock()
+				if i < 2 {
+					asked += strconv.Itoa(i)
+				}
+				return matrix("2", 1)
+			}).URL
+		}
+		job := jobOf(t, 12, Side{URL: urls[0] + "," + urls[1]}, Side{URL: urls[2]})
+		job.TurnLasts = lasts
+		if result := run(t, job); result.Stopped != "" || result.Sides[1].Compared != 12 || asked != "010101010101" {
+			t.Errorf("turn of %v: stopped %q, asked %s, %+v", lasts, result.Stopped, asked, result.Sides)
+		}
 	}
 }
