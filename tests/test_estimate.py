@@ -147,6 +147,18 @@ class TestLines:
             "about 5 minutes (as in 3 earlier runs here: 40 s a block), and what is still to be built"
         )
 
+    def test_a_fast_machine_does_not_shorten_what_goes_by_the_clock(self, results):
+        """Blocks of other runs took a tenth of the planned 60 s; two sides of an hour at fixed rates take two hours."""
+        stored(results, "20260101T000000Z-a", each=6.0)
+        rates = {"seconds": 3600, "ingest": 100, "queries": 1}
+        plan = made(mixed=rates, design={"blocks": 1, "warmup_blocks": 0})
+        found = lines(results, plan)["time"]
+        assert found.startswith("about 2.0 hours"), found
+        assert 7200 <= int(re.search(r"(\d+) s a block: as much longer or shorter than planned", found)[1]) < 7260
+        soak = stored(results, "20260102T000000Z-b", each=7300.0)
+        soak.model_copy(update={"mixed": plan.mixed}).write(results / "20260102T000000Z-b")
+        assert earlier.pace(results, KIND, "r") == 0.1
+
     def test_what_is_built_is_not_reckoned_again(self, results, tmp_path):
         """With all programs in the cache only the blocks take their time."""
         plan = made()

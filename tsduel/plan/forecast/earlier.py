@@ -61,10 +61,11 @@ def find(results: Path, plan: Plan, machine_kind: str) -> Earlier | None:
 def pace(results: Path, machine_kind: str, but: str) -> float | None:
     """Return how many times as long as planned the blocks of the newest other runs took on this kind of machine.
 
-    None without such a run. ``but``: the name of the run that asks.
+    None without such a run. Runs at fixed rates say nothing of it. ``but``: the name of the run that asks.
     """
     ratios = []
-    for run in islice(_on(results, machine_kind, but), MOST_RUNS):
+    others = (run for run in _on(results, machine_kind, but) if not run.plan.clocked_s)
+    for run in islice(others, MOST_RUNS):
         took = [block.seconds for block in run.blocks if block.ok and block.kind != "warmup"]
         if run.plan.duration and run.plan.duration.block_s and took:
             ratios.append(statistics.median(took) / run.plan.duration.block_s)
