@@ -16,6 +16,7 @@ from plots import comment, exports, markup, numbers, report, sections
 from plots.sections.blocks import values_of
 from plots.sentences import sentence
 from plots.source import open_source
+from tsduel.cli import next_steps
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS, Metric
 from tsduel.stats import compare
@@ -42,6 +43,13 @@ def test_report_summary_and_comment_are_as_recorded(run, capsys):
     found = comment.main(run)
     assert (run / "comment.md").read_text() == found
     golden("comment.md", found)
+
+
+@pytest.mark.parametrize(("blocks", "more"), [(1, 6), (4, 8)])
+def test_more_blocks_are_named_only_where_they_can_settle_something(tmp_path, blocks, more):
+    """Twice as many, and never fewer than a verdict takes."""
+    run = compared(tmp_path, blocks=blocks)
+    assert f"with BLOCKS={more} settles more of what is inconclusive" in next_steps.text(run)
 
 
 def test_same_data_same_bytes(run, tmp_path):

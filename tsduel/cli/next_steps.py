@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tsduel.core.defaults import FEWEST_BLOCKS
 from tsduel.core.files import read_json
 from tsduel.core.rundir import open_run
 
@@ -17,5 +18,6 @@ def text(run_dir: Path) -> str:
     if not plan.smoke and not plan.profile and verdicts & _MOVED:
         lines.append(f"{again} PROFILE=cpu says where in the code")
     if not plan.smoke and any(verdict.startswith("inconclusive") for verdict in verdicts):
-        lines.append(f"{again} BLOCKS={2 * plan.design.blocks} settles more of what is inconclusive")
+        more = max(2 * plan.design.blocks, FEWEST_BLOCKS)
+        lines.append(f"{again} BLOCKS={more} settles more of what is inconclusive")
     return "\n".join(f"{'next' if line == lines[0] else '':5} {line}" for line in lines)
