@@ -155,6 +155,9 @@ def test_a_soak_that_is_killed_keeps_its_windows_and_goes_on(soaked):
     assert soaked.blocks() == ["001"]
     assert soaked.block("001")["failures"] == []
     assert told(soaked)[: len(before)] == before
+    # A few directories come on top of a variant's file; both variants have twice that.
+    alone = {name: solo["sizes"]["data_bytes"] for name, solo in soaked.block("001")["solo"].items()}
+    assert all(alone[event["variant"]] <= event["disk_bytes"] < 3 * alone[event["variant"]] for event in told(soaked))
 
     run = soaked.run_dir
     reported(run)

@@ -1,7 +1,6 @@
 package block
 
 import (
-	"path/filepath"
 	"time"
 
 	"tsduel/host/noise"
@@ -53,7 +52,7 @@ func windows(v *variant, streams []openloop.Stream) func([]*openloop.Result) {
 			}
 		}
 		free, _ := record.IsFull(v.in.Scratch)
-		data := record.UsedBytes(filepath.Join(v.in.Scratch, "data"))
+		data := record.UsedBytes(v.Data)
 		fields["disk_bytes"], fields["disk_limit"] = data, data+free
 		for i, result := range results {
 			if result.Response.TotalCount() > 0 {

@@ -12,7 +12,7 @@ from tsduel.stats.soak import Slope
 NAMES = {
     "rss_bytes": ("memory", "B"),
     "cpu_cores": ("CPU", "cores"),
-    "disk_bytes": ("disk of all databases", "B"),
+    "disk_bytes": ("bytes on disk", "B"),
     "open_files": ("open files", "files"),
     "query_p99_ms": ("p99 of queries", "ms"),
     "batch_p99_ms": ("p99 of batches", "ms"),
