@@ -12,7 +12,7 @@ from rich.text import Text
 
 from plots import markup, page, sentences
 from plots.pictures import Pictures
-from plots.sections import blocks, checks, sections, soak, summary
+from plots.sections import blocks, checks, sections, summary
 from plots.source import open_source, write
 from tsduel.core.wording import number_of
 
@@ -48,7 +48,7 @@ def print_summary(run_dir: Path) -> None:
             for line in sentences.answer(comparison):
                 print(plain(line))
             print(f"Blocks: {len(comparison.valid)} valid of {source.plan.design.blocks}.\n")
-    lines = [*soak.sentences(source), *summary.standing(source), summary.compared_answers(source)]
+    lines = [*summary.standing(source), summary.compared_answers(source)]
     lines.append(summary.calibration(source))
     for line in filter(None, [*lines, *checks.warnings(source)[:5], f"{checks.sentence(source)}."]):
         print(plain(line))

@@ -20,6 +20,7 @@ from scipy import stats
 from plots.charts.soak import NAMES, over_hours
 from plots.sections import soak as section
 from plots.source import open_source
+from tsduel.cli import next_steps
 from tsduel.stats import soak
 from tsduel.tidy.read import read_table
 
@@ -169,7 +170,11 @@ def test_a_soak_that_is_killed_keeps_its_windows_and_goes_on(soaked):
     assert (limits["limit"].astype(float) > limits["value"]).all()
     text = (run / "report.md").read_text()
     assert "## Hour after hour" in text
-    assert "**No slope is judged**" in text
+    first_screen = text[: text.index("**Answer.**")]
+    assert "**No slope is judged**" in first_screen
+    assert "**Block against block it is a first look:** 1 valid block" in first_screen
+    assert text.count("No slope is judged") == 1
+    assert "BLOCKS=" not in next_steps.text(run)
     assert (run / "plots/soak.svg").exists()
 
     # The same windows, as if each had lasted for hours, and memory grew.

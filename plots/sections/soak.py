@@ -44,14 +44,13 @@ def sentences(source: Source) -> list[str]:
 
 @heading("Hour after hour", 29, "tsbs")
 def section(source: Source, pictures: Pictures) -> str:
-    """Return the sentences, a table of slopes and the picture; nothing without a soak."""
+    """Return a table of slopes and the picture; nothing without a soak. Its sentences are on the first screen."""
     if not (slopes := read(source.run.path)):
         return ""
     windows = source.table("windows")
     heads = ["", "an hour", "95 % CI", "at the end", "limit", "reached in", "sampled", "verdict"]
     caption = "Thin: each window. Thick: the slope. A gap in a variant's lines is another start of its servers."
     return markup.paragraphs(
-        markup.items(sentences(source)),
         markup.table(heads, [_row(source, slope) for slope in slopes], range(1, 7)),
         pictures.show(
             "soak", "a soak", f"Hour after hour: {source.names}", caption, over_hours(windows, slopes, source.labels)

@@ -8,7 +8,7 @@ from plots import markup, numbers, sentences
 from plots.charts.forest import Change, caption, forest_of, shared_path
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
-from plots.sections import checks, hosts, sides, tables, upgrade
+from plots.sections import checks, hosts, sides, soak, tables, upgrade
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN, UPGRADE_STATES
 from tsduel.core.wording import number_of
@@ -106,13 +106,15 @@ def worth(source: Source) -> str:
 
 
 def standing(source: Source) -> list[str]:
-    """Return warnings about the whole run as lines of Markdown: a smoke run, a screen, A/A."""
+    """Return what holds of the whole run as lines of Markdown: a smoke run, what grows in a soak, a screen, A/A."""
     lines, blocks = list[str](), min(len(comparison.valid) for comparison in source.comparisons)
     if source.plan.smoke:
         lines.append("**This is not a result.** A smoke run shows that the machinery works; its figures mean nothing.")
+    lines += (grown := soak.sentences(source))
     if blocks < FEWEST_BLOCKS:
         few = number_of(blocks, "valid block")
-        lines.append(f"**This is a first look, not a result:** {few}; a result needs at least {FEWEST_BLOCKS}.")
+        what = "Block against block it is a first look" if grown else "This is a first look, not a result"
+        lines.append(f"**{what}:** {few}; a result needs at least {FEWEST_BLOCKS}.")
     lines += deployments(source)
     if source.plan.design.judged == "work":
         lines.append(

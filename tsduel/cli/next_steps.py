@@ -17,7 +17,9 @@ def text(run_dir: Path) -> str:
     lines = [f"make comment RUN={run_dir.name} prints a block for a pull request"]
     if not plan.smoke and not plan.profile and verdicts & _MOVED:
         lines.append(f"{again} PROFILE=cpu says where in the code")
-    if not plan.smoke and any(verdict.startswith("inconclusive") for verdict in verdicts):
+    # More starts of a soak are more days, and what grows is seen in one.
+    soaks = plan.mixed and plan.mixed.window_s
+    if not plan.smoke and not soaks and any(verdict.startswith("inconclusive") for verdict in verdicts):
         more = max(2 * plan.design.blocks, FEWEST_BLOCKS)
         lines.append(f"{again} BLOCKS={more} settles more of what is inconclusive")
     return "\n".join(f"{'next' if line == lines[0] else '':5} {line}" for line in lines)
