@@ -216,11 +216,9 @@ class Plan(Part):
         return self.design.load == "in_turn" and not self.deployed
 
     @property
-    def clocked_s(self) -> float:
-        """Seconds of a block that no machine can shorten: phases at fixed rates, of each variant alone."""
-        mixed_s = self.mixed.seconds if self.mixed else 0
-        ladder_s = self.capacity.seconds * len(self.capacity.rates) if self.capacity else 0
-        return len(self.variants) * (mixed_s + ladder_s)
+    def mixed_s(self) -> float:
+        """Seconds of a block that no machine can shorten: writes and queries at once, of each variant alone."""
+        return len(self.variants) * self.mixed.seconds if self.mixed else 0
 
     def measures(self, part: str) -> bool:
         """Whether a part gives figures in every block; a load for all blocks (`reload: once`) does not."""

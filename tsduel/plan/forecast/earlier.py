@@ -64,7 +64,7 @@ def pace(results: Path, machine_kind: str, but: str) -> float | None:
     None without such a run. Runs at fixed rates say nothing of it. ``but``: the name of the run that asks.
     """
     ratios = []
-    others = (run for run in _on(results, machine_kind, but) if not run.plan.clocked_s)
+    others = (run for run in _on(results, machine_kind, but) if not run.plan.mixed_s)
     for run in islice(others, MOST_RUNS):
         took = [block.seconds for block in run.blocks if block.ok and block.kind != "warmup"]
         if run.plan.duration and run.plan.duration.block_s and took:

@@ -72,9 +72,9 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
     seconds = prepare_s + rough.workload_s + len(left) * of_blocks
     parts = f"{lasting(prepare_s)} to prepare, " if prepare_s else ""
     if paced:
-        certain_s = prepare_s + len(left) * plan.clocked_s
+        certain_s = prepare_s + len(left) * plan.mixed_s
         seconds = certain_s + paced * (seconds - certain_s)
-        block_s = plan.clocked_s + paced * (rough.block_s - plan.clocked_s)
+        block_s = plan.mixed_s + paced * (rough.block_s - plan.mixed_s)
         other = "as much longer or shorter than planned as other runs here"
         return f"about {lasting(seconds)} ({parts}{block_s:.0f} s a block: {other})"
     return (
