@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from tsduel.question.read import read
+
 PROJECT = Path(__file__).resolve().parent.parent
 PAGES = [*PROJECT.glob("*.md"), *PROJECT.glob("docs/*.md"), PROJECT / "results/README.md"]
 
@@ -59,3 +61,13 @@ def test_each_file_of_the_tour_exists_and_its_figures_are_the_examples():
     table = (PROJECT / "results/example/comment.md").read_text(encoding="utf-8").replace("|", " ")
     assert figures.split() in [line.split() for line in table.splitlines()]
     assert len(tour.splitlines()) <= 60
+
+
+def test_settings_that_the_pages_name_fit_their_experiment():
+    """A command with a file of the user's own is left out."""
+    asked = re.compile(r"make tsbs EXPERIMENT=(experiments/[\w./-]+) [^`\n]*?SET=\"([^\"]+)\"")
+    found = {words for page in PAGES for words in asked.findall(page.read_text(encoding="utf-8"))}
+    whole = [words for words in found if "my.yml" not in words[1]]
+    assert len(whole) > 2
+    for experiment, settings in whole:
+        read({"EXPERIMENT": str(PROJECT / experiment), "SET": settings})
