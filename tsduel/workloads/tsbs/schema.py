@@ -308,7 +308,7 @@ class TsbsExperiment(experiment.Experiment):
         _, window_s = behind(self.workload, self.mixed)
         if churn and churn.every_s >= window_s:
             yield (
-                f"workload.churn.every_s: {churn.every_s} s are longer than all that mixed writes, "
+                f"workload.churn.every_s: {churn.every_s} s are not shorter than all that mixed writes, "
                 f"{window_s} s by the clock of the data"
             )
 
