@@ -1,4 +1,4 @@
-"""Makes terraform/prices.csv of pages of the Cloud Billing Catalog's JSON; docs/operating.md says how they are had.
+"""Makes terraform/prices.csv of pages of the Cloud Billing Catalog's JSON; docs/gcp.md says how they are had.
 
 `python -m tsduel.places.gcp.catalog 2026-11 PAGE.json... >prices.csv`
 """

@@ -71,7 +71,7 @@ SENTENCES = {
     ),
     r"(?:Required '?([a-z.A-Z]+)'? permission|(?:IAM_)?PERMISSION_DENIED|Error 403: [^\n]*forbidden)": (
         "the account may not do this in {project} ({0}): it needs the roles Compute Instance Admin (v1), Compute "
-        "Network Admin and Compute Security Admin: see docs/operating.md"
+        "Network Admin and Compute Security Admin: see docs/gcp.md"
     ),
     "resource 'projects/[^']*/images/(family/[^']*)' was not found": (
         "there is no {0} any more, since families of images end: take a newer one, like "

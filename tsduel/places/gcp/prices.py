@@ -29,7 +29,7 @@ def look_up(item: str, region: str) -> tuple[float, str]:
                 return float(row["usd"]) / hours, row["as_of"]
     raise UserError(
         f"terraform/prices.csv has no price of {item} in {region}, and nothing is rented without one: give the price "
-        'of an hour of all of it with SET="gcp.price_h=0.42", or have the table made anew (docs/operating.md says how)'
+        'of an hour of all of it with SET="gcp.price_h=0.42", or have the table made anew (docs/gcp.md says how)'
     )
 
 
