@@ -2,6 +2,7 @@
 
     .venv/bin/python -m bench.proof [MINUTES [KIND...]]    # makes runs, and adds a line each to results/proof/runs.csv
     .venv/bin/python -m bench.proof page                   # writes the tables of docs/validation.md from these lines
+    .venv/bin/python -m bench.proof look TIMES KIND...     # prints the table of so many runs, and records no line
 
 A run that was killed goes on. A line of an older PROTOCOL is measured again. How much CPU other programs took beside
 a run is in its line.
@@ -17,9 +18,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bench import gate, known_answers, ledger, quick, zeros
+from bench import known_answers, ledger, quick, zeros
 from bench.figures import PROJECT
-from bench.known_answers import INGESTION
+from bench.known_answers import BYTES, INGESTION, OBJECTS
 from bench.quick import CPU, LOAD_CPU, TIME, Rows
 from plots import markup
 from tsduel.core import caches
@@ -40,6 +41,7 @@ COLUMNS = (
 )  # fmt: skip
 DEFAULT = "experiments/local.yml"
 FIRST, APART_S = "first", 3600
+HALF_WIDTH_PCT = 0.6
 COMPARED = "stats/comparison.json"
 BEGIN, END = "<!-- made by: python -m bench.proof page -->", "<!-- until here -->"
 Taken = Callable[[Sequence[float]], float]
@@ -73,24 +75,16 @@ def called(rows: Rows) -> list[str]:
     return [" ".join(name).strip() for name, row in rows.items() if row["verdict"] in quick.CALLED]
 
 
+def _of(series: str, kind: str, run: Callable[[str, int], Rows]) -> Callable[[int], tuple[str, Rows]]:
+    return lambda number: (f"{series}-{kind}-{number}", run(kind, number))
+
+
 def _known(kind: str) -> Callable[[int], tuple[str, Rows]]:
-    return lambda number: (f"known-{kind}-{number}", known_answers.run(kind, number))
+    return _of("known", kind, known_answers.run)
 
 
 def _gate(kind: str) -> Callable[[int], tuple[str, Rows]]:
-    return lambda number: (f"gate-{kind}-{number}", gate.run(kind, number))
-
-
-def _zero(kind: str) -> Callable[[int], tuple[str, Rows]]:
-    def run(number: int) -> tuple[str, Rows]:
-        zeros.run(kind, number)
-        name = f"zero-{kind}-{number}"
-        rows = quick.rows(quick.RESULTS / name)
-        # As if the candidate had the history in every run: else its effect would cancel over the runs.
-        is_candidate = zeros.SIDES[number % 2] == known_answers.CANDIDATE
-        return name, rows if is_candidate else {at: known_answers.mirrored(row) for at, row in rows.items()}
-
-    return run
+    return _of("gate", kind, known_answers.gate)
 
 
 def _default(name: str, knobs: Mapping[str, str], *, beside: bool = False) -> Callable[[int], tuple[str, Rows]]:
@@ -177,12 +171,11 @@ def _found_wrong(name: str, _: Rows) -> bool:
 
 
 def _narrow(_: str, rows: Rows) -> bool:
-    most = known_answers.HALF_WIDTH_PCT
-    return not called(rows) and all(quick.half_width(rows[metric]) <= most for metric in (TIME, CPU))
+    return not called(rows) and all(quick.half_width(rows[metric]) <= HALF_WIDTH_PCT for metric in (TIME, CPU))
 
 
 def _zero_kind(name: str) -> Kind:
-    return Kind(f"a program and itself, {name}", 10, 10, _zero(name), _nothing, zero=True)
+    return Kind(f"a program and itself, {name}", 10, 10, _of("zero", name, zeros.run), _nothing, zero=True)
 
 
 TYPE = ("duel_typical_ms", "double-groupby-1")
@@ -212,10 +205,10 @@ KINDS: dict[str, Kind] = {
     ),
     "gate-same": Kind("make gate, a version against itself", 20, 20, _gate("same"), _nothing, protocol=1),
     "gate-object": Kind(
-        "one object more a query", 10, 10, _gate("object"), _regression_of((gate.OBJECTS, GEOMEAN)), protocol=1,
+        "one object more a query", 10, 10, _gate("object"), _regression_of((OBJECTS, GEOMEAN)), protocol=1,
     ),
     "gate-bytes": Kind(
-        "2 % more bytes of one type", 10, 10, _gate("bytes"), _regression_of((gate.BYTES, "double-groupby-1")),
+        "2 % more bytes of one type", 10, 10, _gate("bytes"), _regression_of((BYTES, "double-groupby-1")),
         protocol=1,
     ),
     "gate-sleep": Kind(
@@ -231,9 +224,10 @@ def main() -> int:
     words = sys.argv[1:]
     if words[:1] == ["page"]:
         return page()
+    if words[:1] == ["look"]:
+        return look(words[1:])
     end = ledger.deadline(words)
-    if unknown := set(words) - set(KINDS):
-        sys.exit(f"proof: unknown: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    _check(words)
     failed = set[tuple[str, int]]()
     while todo := [at for at in missing(lines(), words or KINDS) if at not in failed]:
         wait_s, name, number = soonest(todo)
@@ -247,6 +241,23 @@ def main() -> int:
             failed.add((name, number))
             sys.stderr.write(f"proof: {name} {number}: {error}\n")
     return page() or bool(failed)
+
+
+def look(words: Sequence[str]) -> int:
+    """Make runs 1 to TIMES of the named kinds, unless they exist, and print their table; no line is recorded."""
+    times, *kinds = words or [""]
+    if not times.isdecimal() or not kinds:
+        raise UserError(f"look TIMES KIND...: a number and kinds, of {', '.join(KINDS)}")
+    _check(kinds)
+    numbered = ((kind, number) for number in range(1, int(times) + 1) for kind in kinds)
+    made = [found for kind, number in numbered if (found := measured(kind, number))]
+    sys.stdout.write(f"{table(made, {name: kind for name, kind in KINDS.items() if name in kinds})}\n")
+    return 0
+
+
+def _check(words: Sequence[str]) -> None:
+    if unknown := set(words) - set(KINDS):
+        raise UserError(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
 
 
 def lines() -> list[dict[str, str]]:
@@ -281,7 +292,7 @@ def line(name: str, number: int, run: str, rows: Rows) -> dict[str, Any]:
     """Return the line of a finished run."""
     found = open_run(quick.RESULTS / run)
     values = dict[str, Any]()
-    objects = next((at for at in ((gate.OBJECTS, ALL), (gate.OBJECTS, GEOMEAN)) if at in rows), None)
+    objects = next((at for at in ((OBJECTS, ALL), (OBJECTS, GEOMEAN)) if at in rows), None)
     for title, metric in (("time", TIME), ("cpu", CPU), ("objects", objects)):
         row = rows.get(metric, {}) if metric else {}
         has = row.get("hi_pct") is not None
@@ -292,7 +303,7 @@ def line(name: str, number: int, run: str, rows: Rows) -> dict[str, Any]:
     return {
         "kind": name, "number": number, "protocol": KINDS[name].protocol, "date": found.plan.created[:10],
         "machine": machine, "beside": quick.beside(found.path), "seconds": f"{seconds:.0f}", **values,
-        "called": "; ".join(called(rows)), "as_expected": int(KINDS[name].expected(run, rows)),
+        "called": "; ".join(called(rows)), "as_expected": str(int(KINDS[name].expected(run, rows))),
     }  # fmt: skip
 
 
@@ -301,17 +312,19 @@ def add(row: Mapping[str, Any]) -> None:
     ledger.add(LINES, COLUMNS, row, PROTOCOLS)
 
 
-def table(done: Sequence[Mapping[str, str]]) -> str:
+def table(done: Sequence[Mapping[str, Any]], kinds: Mapping[str, Kind] = KINDS) -> str:
     """Return a row a kind: how often it was as expected, the medians, the days and machines, and what is missing."""
-    rows, of_zeros = [], list[Mapping[str, str]]()
-    for name, kind in KINDS.items():
+    rows, of_zeros = list[list[str]](), list[Mapping[str, Any]]()
+    for name, kind in kinds.items():
         own = [row for row in done if row["kind"] == name]
         of_zeros += own if kind.zero else []
         found, asked = _mean(kind, own) if kind.zero else _count(own, kind.times, kind.least)
         rows.append([kind.title, found, asked, *_rest(own, kind.times, statistics.mean if kind.zero else None)])
-    times = sum(kind.times for kind in KINDS.values() if kind.zero)
-    found, asked = _count(of_zeros, times, times - times // zeros.RUNS_A_FLAG)
-    rows.insert(len(zeros.KINDS), ["all of these: nothing is called", found, asked, *_rest(of_zeros, times)])
+    asked_zeros = [kind.times for kind in kinds.values() if kind.zero]
+    if times := sum(asked_zeros):
+        found, asked = _count(of_zeros, times, times - times // zeros.RUNS_A_FLAG)
+        title = "all of these: nothing is called"
+        rows.insert(len(asked_zeros), [title, found, asked, *_rest(of_zeros, times)])
     heads = ["what", "as expected", "asked", "time %", "CPU %", "objects %", "beside %", "measured", "missing"]
     return markup.table(heads, rows, range(3, 7))
 

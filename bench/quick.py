@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 
@@ -32,7 +32,6 @@ TIME, CPU = ("duel_typical_ms", GEOMEAN), ("duel_cpu_us", ALL)
 LOAD_CPU = ("duel_load_cpu_us", "")
 CALLED = {REGRESSION, IMPROVEMENT}
 PLACE = "host."
-Result = TypeVar("Result")
 Rows = Mapping[tuple[str, str], Mapping[str, Any]]
 """Rows of a comparison, by metric and query type."""
 WIDTHS = {
@@ -45,18 +44,6 @@ WIDTHS = {
     },
     "quick": {"typical, all types": (TIME, 0.6), "CPU of the duel": (CPU, 0.6)},
 }
-
-
-def series(kinds: Iterable[str], times: int, made: Callable[[str, int], Result]) -> dict[str, list[Result]]:
-    """Make runs 1 to `times` of each kind, in turns; return their results by kind."""
-    results: dict[str, list[Result]] = {kind: [] for kind in kinds}
-    try:
-        for number in range(1, times + 1):
-            for kind, of_kind in results.items():
-                of_kind.append(made(kind, number))
-    except UserError as error:
-        sys.exit(f"bench: {error}")
-    return results
 
 
 def judged(

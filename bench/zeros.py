@@ -1,30 +1,25 @@
-"""What quick.yml says of a program against itself, where the two sides have different histories: several times each.
+"""Runs of quick.yml over a program and itself, where the two sides have different histories.
 
-    .venv/bin/python -m bench.zeros [TIMES] [KIND...]
-
-TIMES runs (10 unless given) of each kind, in turns; all kinds unless some are named. The side with the history changes
-from run to run. The runs stay in results/ as zero-KIND-N, and a finished run is not repeated.
+The side with the history changes from run to run. They stay in results/ as zero-KIND-N; a finished one is read.
+`make proof` makes them.
 """
 
-import argparse
 import os
 import shutil
-import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import quick
-from bench.figures import Figure, at_most, show
+from bench.known_answers import BASELINE, CANDIDATE, turned
 from tsduel.calibrate import planted, stale
 from tsduel.core import caches
 
-TIMES = 10
 MEAN_PCT = 0.3
 RUNS_A_FLAG = 20
-SIDES = ("baseline", "candidate")
+SIDES = (BASELINE, CANDIDATE)
 LONG = 120
 FLAG = "-pushmetrics.extraLabel="
 """Its value is used only where metrics are pushed."""
@@ -41,21 +36,6 @@ class Kind:
     other: str
     flags: tuple[str, ...] = ()
     history: tuple[Change, ...] = ()
-
-
-@dataclass(frozen=True)
-class Zero:
-    """The result of a run, in percent of the side with the history; `flags`: metrics that it called different."""
-
-    run: str
-    time: float
-    cpu: float
-    flags: tuple[str, ...] = ()
-
-    @property
-    def worst(self) -> float:
-        """The change of time or of CPU, whichever is larger."""
-        return max(self.time, self.cpu, key=abs)
 
 
 def _reread(file: Path) -> None:
@@ -110,21 +90,8 @@ KINDS: dict[str, Callable[[], Kind]] = {
 }
 
 
-def main() -> int:
-    """Make the runs, and print the table and each figure beside its target."""
-    parser = argparse.ArgumentParser(prog="bench.zeros", description=__doc__)
-    parser.add_argument("words", nargs="*", metavar="TIMES KIND", help=f"{', '.join(KINDS)}; all unless given")
-    words: list[str] = parser.parse_args().words
-    times = int(words.pop(0)) if words and words[0].isdecimal() else TIMES
-    if unknown := set(words) - set(KINDS):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
-    zeros = quick.series(words or KINDS, times, run)
-    sys.stdout.write(table(zeros))
-    return show(figures(zeros))
-
-
-def run(name: str, number: int) -> Zero:
-    """Return the result of run `number` of a kind; the run is made unless it exists."""
+def run(name: str, number: int) -> quick.Rows:
+    """Return the rows of a run of a kind, as if the candidate had the history; it is made unless it exists."""
     kind = KINDS[name]()
     aged, other = SIDES[number % 2], SIDES[(number + 1) % 2]
     knobs = {aged.upper(): kind.aged, other.upper(): kind.other, "SET": f"design.seed={number}"}
@@ -140,47 +107,9 @@ def run(name: str, number: int) -> Zero:
         pieces = ", ".join(str(stale.runs(file) or "unknown") for file in files)
         sys.stderr.write(f"{run_dir.name}: pieces of memory of the {aged}'s and the {other}'s executable: {pieces}\n")
 
-    run_name = f"zero-{name}-{number}"
-    return zero(run_name, quick.judged(run_name, knobs, history if kind.history else None), aged)
-
-
-def zero(run_name: str, rows: quick.Rows, aged: str) -> Zero:
-    """Return the result of a run from its rows."""
-    time, cpu = (rows[metric]["change_pct"] for metric in (quick.TIME, quick.CPU))
-    if aged == SIDES[0]:
-        time, cpu = (100 * (1 / (1 + change / 100) - 1) for change in (time, cpu))
-    flags = [" ".join(metric).strip() for metric, row in rows.items() if row["verdict"] in quick.CALLED]
-    return Zero(run_name, time, cpu, tuple(flags))
-
-
-def _means(runs: Sequence[Zero]) -> tuple[float, float]:
-    return statistics.mean(zero.time for zero in runs), statistics.mean(zero.cpu for zero in runs)
-
-
-def table(zeros: Mapping[str, Sequence[Zero]]) -> str:
-    """Return a line for each kind, and one for each run that called something different."""
-    lines = [f"{'kind':<11}{'runs':>5}{'time %':>9}{'CPU %':>9}{'flagged':>9}  worst run"]
-    for name, runs in zeros.items():
-        time, cpu = _means(runs)
-        worst = max(runs, key=lambda zero: abs(zero.worst))
-        flagged = sum(bool(zero.flags) for zero in runs)
-        lines.append(f"{name:<11}{len(runs):>5}{time:>+9.2f}{cpu:>+9.2f}{flagged:>9}  {worst.worst:+.2f} % {worst.run}")
-    every = [zero for runs in zeros.values() for zero in runs]
-    lines += [f"{zero.run} called: {', '.join(zero.flags)}" for zero in every if zero.flags]
-    return "\n".join(lines) + "\n\n"
-
-
-def figures(zeros: Mapping[str, Sequence[Zero]]) -> list[Figure]:
-    """Return how far the mean of each kind is from 0, and how many runs called something different."""
-    made = []
-    for name, runs in zeros.items():
-        time, cpu = _means(runs)
-        detail = f"mean of {len(runs)}: time {time:+.2f}, CPU {cpu:+.2f} %"
-        made.append(at_most(f"{name}: off zero", max(abs(time), abs(cpu)), MEAN_PCT, "%", detail))
-    flags = [zero.flags for runs in zeros.values() for zero in runs]
-    flagged, most = sum(map(bool, flags)), max(1, len(flags) // RUNS_A_FLAG)
-    detail = "regression or improvement of any metric"
-    return [*made, at_most("a program against itself is flagged", flagged, most, f"of {len(flags)}", detail)]
+    rows = quick.judged(f"zero-{name}-{number}", knobs, history if kind.history else None)
+    # Else the effect of a history would cancel over the runs.
+    return rows if aged == CANDIDATE else turned(rows)
 
 
 def write_in_pieces(file: Path) -> None:
@@ -194,7 +123,3 @@ def write_in_pieces(file: Path) -> None:
     beside.unlink()
     partial.chmod(file.stat().st_mode)
     partial.replace(file)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

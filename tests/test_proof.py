@@ -204,6 +204,20 @@ def test_a_run_that_fails_does_not_keep_the_others_from_being_made(kept, monkeyp
     assert capsys.readouterr().err == "proof: default-same 1: it fell\n"
 
 
+def test_a_look_prints_the_table_of_its_runs_and_records_nothing(monkeypatch, capsys):
+    """Of the named kinds alone; what is no number or no kind is refused."""
+    monkeypatch.setattr(proof, "add", None)
+    monkeypatch.setattr(proof, "measured", lambda kind, number: lines(kind, number, time_pct="0.1", cpu_pct="0")[-1])
+    assert proof.look(["2", "slow-5", "zero-git"]) == 0
+    rows = [line.split("|")[1:3] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        [KINDS["zero-git"].title, "0.10 % so far"], [TestZeros.ALL, "2 of 2"], [KINDS["slow-5"].title, "2 of 2"],
+    ]  # fmt: skip
+    for words, sentence in ((["same"], "a number and kinds, of zero-same"), (["2", "sane"], "unknown: sane; there")):
+        with pytest.raises(UserError, match=sentence):
+            proof.look(words)
+
+
 def test_a_wrong_answer_is_found_by_the_block_that_it_fails(monkeypatch):
     """Also if that ends the run; not by another failure, nor by answers that differ without one."""
     kind = KINDS["wrong-150"]
