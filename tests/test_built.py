@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import plans
 import pytest
 
-from tsduel.build import built, progress
+from tsduel.build import ansible, built, progress
+from tsduel.core.codes import INTERRUPTED
 from tsduel.core.plan import Tsbs
 
 
@@ -101,3 +107,20 @@ def test_a_build_is_a_line_for_each_program_that_took_a_while(monkeypatch, capsy
         shown.take("no space left: [bold]")
     said = capsys.readouterr().err
     assert said == "TSBS: 0 s\nno space left: [bold]\netadidnac: 0 s\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_build_that_was_interrupted_is_no_version_that_does_not_build(tmp_path, number):
+    """Ansible itself is told to end, and has exit codes of its own for it."""
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"ansible.builtin.command": "sleep 60"}]}]
+    (tmp_path / "play.yml").write_text(json.dumps(play))
+    program = Path(sys.executable).parent / "ansible-playbook"
+    environment = {**os.environ, "ANSIBLE_HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    command = [program, "-c", "local", "-i", "localhost,", tmp_path / "play.yml"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
+        assert any(line.startswith("TASK") for line in child.stdout)
+        os.killpg(child.pid, number)
+        child.stdout.read()
+    code = child.returncode
+    assert ansible.outcome(code if code >= 0 else 128 - code) == INTERRUPTED

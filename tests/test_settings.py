@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import simulate
 import sweeps
+import yaml
 from asking import FAKES, written
 from gitrepo import Repository
 from reports import drawing, reported
@@ -103,6 +104,8 @@ class TestMatrix:
             (SCALES | {"exclude": [{"workload.scale": n} for n in (2, 20, 200)]}, "exclude leaves no setting"),
             ({"variants.candidate.path.x": [1, 2]}, "matrix: variants.candidate.path.x: path holds no fields"),
             ([1], "matrix: keys with lists are needed"),
+            (SCALES | {"exclude": 5}, "matrix.exclude: a list of combinations is needed"),
+            (yaml.safe_load("2025-01-01: [1, 2]"), "2025-01-01: unknown key"),
         ],
     )
     def test_what_is_wrong_is_said_with_its_setting(self, swept, sentence):
@@ -204,8 +207,8 @@ class TestRuns:
             begun(SCALES, {"BLOCKS": "7"})
 
     def test_what_was_killed_goes_on_and_what_failed_keeps_nothing_from_running(self, begun):
-        """A run that has ended is not made again; 3 is the code at the end, and 2 ends all at once."""
-        directory, made, codes = begun(SCALES), list[str](), {"s-02": 130}
+        """By SIGTERM. A run that has ended is not made again; 3 is the code at the end, and 2 ends all at once."""
+        directory, made, codes = begun(SCALES), list[str](), {"s-02": 143}
 
         def compare(environment):
             made.append(environment["RUN"])

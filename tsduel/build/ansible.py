@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tsduel.build import built, progress
-from tsduel.core import children, files, rundir, runlog, secret_store
+from tsduel.core import children, codes, files, rundir, runlog, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.places import hosts, lock
@@ -19,6 +19,8 @@ from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
 
 # Ansible's exit code if a host was not reached and nothing else went wrong.
 UNREACHABLE = 4
+# And after Ctrl-C.
+ABORTED = 99
 
 
 def main(run_dir: Path) -> int:
@@ -56,7 +58,7 @@ def main(run_dir: Path) -> int:
         # All hosts at once. If a host is lost meanwhile, the others go on.
         command += ["--limit", ",".join(chosen), "--forks", str(len(chosen))]
     with progress.shown(plan) as bar:
-        code = children.call(command, take=bar.take)
+        code = outcome(children.call(command, take=bar.take))
     if not plan.place.builds_here:
         return _gather(run_dir, links, chosen, code)
     if code == 0:
@@ -64,8 +66,15 @@ def main(run_dir: Path) -> int:
     return code
 
 
+def outcome(code: int) -> int:
+    """Return the exit code of a build for that of ansible-playbook: that of an interruption blames no version."""
+    return codes.INTERRUPTED if code == ABORTED or codes.interrupted(code) else code
+
+
 def _gather(run_dir: Path, links: dict[str, Link], chosen: list[str], code: int) -> int:
     """Copy the builds of all hosts home; return 0 if only hosts that the others replace were not reached."""
+    if code == codes.INTERRUPTED:
+        return code
     compare_builds(run_dir, links)
     lost = [name for name in chosen if not (run_dir / f"host/{name}/build/agent.json").exists()]
     if code == UNREACHABLE and len(lost) < len(chosen):

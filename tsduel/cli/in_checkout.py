@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tsduel.cli import pipeline
 from tsduel.cli.commands import COMMANDS
-from tsduel.core import children, repository, results
+from tsduel.core import children, codes, repository, results
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.core.wording import did_you_mean, last_line, nearest
@@ -151,7 +151,7 @@ def _one_run(environment: Mapping[str, str]) -> str:
     command = [sys.executable, "-m", "tsduel", "tsbs"]
     code = children.call(command, {**environment, "RUN": name, "VIEW": "plain"}, take=lines.append)
     run_dir = results.home() / name
-    if code == pipeline.INTERRUPTED:
+    if code == codes.INTERRUPTED:
         raise KeyboardInterrupt
     if not (run_dir / "stats/comparison.json").exists():
         log = run_dir / "build/candidate.log"

@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,7 +11,6 @@ from tsduel.core import caches, children, codes, results, runlock
 from tsduel.core.errors import UserError
 from tsduel.core.project import IS_INSTALLED, PROJECT
 
-INTERRUPTED = 128 + signal.SIGINT
 BEFORE, MEASURED, AFTER = ("plan", "provision"), ("build", "run"), ("give-back", "tidy", "compare", "keep", "report")
 
 

@@ -1,5 +1,7 @@
 """Exit codes, which docs/operating.md lists, and the knob that asks for one of them."""
 
+import signal
+
 from tsduel.core.errors import UserError
 from tsduel.core.wording import did_you_mean
 
@@ -10,7 +12,13 @@ CHECK_FAILED = 4
 TOO_NOISY = 5
 REGRESSION = 6
 INTERRUPTED = 130
+_TOLD = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 FAIL_ON = ("", "regression")
+
+
+def interrupted(code: int) -> bool:
+    """Return whether a program ended since it was told to, by a signal that its shell counts from 128 on."""
+    return code - 128 in _TOLD
 
 
 def fail_on(value: str) -> str:

@@ -20,6 +20,7 @@ FIXED = ("name", "question", "kind", "matrix", "like")
 _WINDOW = ("workload.start", "workload.end")
 _SHORT = {"batch_size": "batch", "data_kind": "data"}
 _LONGEST = 24
+_LISTED = "{}: matrix.exclude: a list of combinations is needed, each with keys and one value each"
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,11 @@ def combinations(matrix: Any, where: str, *, many: bool) -> list[dict[str, Any]]
     """
     if not isinstance(matrix, dict):
         raise UserError(f"{where}: matrix: keys with lists are needed: `matrix: {{workload.scale: [100, 1000]}}`")
-    matrix = json.loads(json.dumps(matrix, default=str))
+    matrix = json.loads(json.dumps(_named(matrix), default=str))
     axes = {key: _values(key, values, where) for key, values in _flat({**matrix, EXCLUDE: {}})}
-    excluded = [_excluded(combination, axes, where) for combination in matrix.get(EXCLUDE) or []]
+    if not isinstance(excludes := matrix.get(EXCLUDE) or [], list):
+        raise UserError(_LISTED.format(where))
+    excluded = [_excluded(combination, axes, where) for combination in excludes]
     product = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
     wanted = (each for each in product if not any(combination.items() <= each.items() for combination in excluded))
     settings = list(itertools.islice(wanted, None if many else MOST_SETTINGS + 1))
@@ -52,6 +55,11 @@ def combinations(matrix: Any, where: str, *, many: bool) -> list[dict[str, Any]]
     if not settings:
         raise UserError(f"{where}: matrix: exclude leaves no setting")
     return settings
+
+
+def _named(value: Any) -> Any:
+    """Return a value of YAML, where a date or a number may be a key, with words for keys."""
+    return {str(key): _named(inner) for key, inner in value.items()} if isinstance(value, dict) else value
 
 
 def _flat(matrix: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -76,7 +84,7 @@ def _values(key: str, values: Any, where: str) -> list[Any]:
 
 def _excluded(combination: Any, axes: Mapping[str, list[Any]], where: str) -> dict[str, Any]:
     if not isinstance(combination, dict) or not combination:
-        raise UserError(f"{where}: matrix.exclude: a list of combinations is needed, each with keys and one value each")
+        raise UserError(_LISTED.format(where))
     flat = dict(_flat(combination))
     for key, value in flat.items():
         if key not in axes:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import ValidationError
 
 from tsduel.core import files, secret_store
-from tsduel.core.codes import INTERRUPTED
+from tsduel.core.codes import INTERRUPTED, interrupted
 from tsduel.core.errors import UserError
 from tsduel.core.sections import Part
 
@@ -59,8 +59,8 @@ def drive(rule: Rule, compare: Callable[[dict[str, str]], int], environment: Map
     try:
         knobs = next(rule)
         # An interrupted run is no result, by which a rule could go on.
-        while (code := compare({**environment, **knobs})) != INTERRUPTED:
+        while not interrupted(code := compare({**environment, **knobs})):
             knobs = rule.send(code)
     except StopIteration as end:
         return int(end.value)
-    return code
+    return INTERRUPTED
