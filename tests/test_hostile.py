@@ -477,6 +477,14 @@ def test_a_block_is_on_the_disk_before_it_has_its_name(link, liar, monkeypatch):
 # --- what its files say, once they are at home ---
 
 ENDLESS = 3 << 20
+
+
+def stacked(of, value):
+    """Return stacks of a profile, as a host packs them."""
+    found = {"stacks": [{"of": of, "values": [value]}], "values": ["cpu"], "units": ["ns"], "functions": ["f"]}
+    return json.dumps(found | {"period": 1}).encode()
+
+
 JSONS = {
     "length": b'{"block": ' + b"9" * 6000 + b"}",
     "depth": b'{"a":' + b"[" * 200_000,
@@ -485,6 +493,8 @@ JSONS = {
     "truncated": b'{"status": "ok", "bl',
     "another schema": b'{"status": [1], "block": "x", "blocks": [1], "signals": {"a": 1}, "profiles": [{"file": 3}]}',
     "a list": b"[1, 2]",
+    "a deep stack": stacked([0] * 900, 1),
+    "less than nothing": stacked([0], -1),
     "no number": b'{"status": "ok", "block": 1, "started": NaN, "ended": 1e999}',
     "another block": b'{"status": "ok", "block": 7, "host": "../../.."}',
 }
@@ -566,12 +576,17 @@ def unharmed_tidy(run, capfd):
     assert not (run.parent.parent / "outside").exists()
 
 
-@pytest.mark.parametrize("lie", OTHERS)
+COUNTS = {name: f"rate,operation,time,value_ns,count\n5,query,response,{row}\n".encode() for name, row in (
+    ("none", "1,0"), ("fewer than none", "1,-1"), ("before its begin", "-1,1"),
+)}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", OTHERS | COUNTS)
 def test_counts_are_a_table_or_a_sentence(lie, tmp_path, monkeypatch):
     """Of a part at a fixed rate, which the run above has not."""
     monkeypatch.setattr(files.content, "__defaults__", (1 << 20,))
     path = tmp_path / "mixed.csv.gz"
-    path.write_bytes(gzip.compress(OTHERS[lie]))
+    path.write_bytes(gzip.compress((OTHERS | COUNTS)[lie]))
     with contextlib.suppress(UserError):
         assert read_counts(path) == {}
 

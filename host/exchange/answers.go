@@ -209,13 +209,25 @@ func (o *Operation) chooses() bool {
 // other one lacks then, and their values are the same.
 func untie(both [2]*answer) {
 	lone := [2]map[float64][]tied{lonePoints(both[0], both[1]), lonePoints(both[1], both[0])}
+	dropped := [2]map[string]map[float64]bool{{}, {}}
 	for seconds, mine := range lone[0] {
 		if !slices.EqualFunc(mine, lone[1][seconds], func(a, b tied) bool { return sameValue(a.value, b.value) }) {
 			continue
 		}
 		for n := range both {
 			for _, p := range lone[n][seconds] {
-				both[n].drop(p.key, seconds)
+				if dropped[n][p.key] == nil {
+					dropped[n][p.key] = map[float64]bool{}
+				}
+				dropped[n][p.key][seconds] = true
+			}
+		}
+	}
+	for n, of := range both {
+		for key, times := range dropped[n] {
+			of.series[key] = slices.DeleteFunc(of.series[key], func(p point) bool { return times[p.seconds] })
+			if len(of.series[key]) == 0 {
+				delete(of.series, key)
 			}
 		}
 	}
@@ -228,8 +240,12 @@ type tied struct{ key, value string }
 func lonePoints(a, b *answer) map[float64][]tied {
 	all := map[float64][]tied{}
 	for key, points := range a.series {
+		has := make(map[float64]bool, len(b.series[key])) // an answer may have millions of points
+		for _, p := range b.series[key] {
+			has[p.seconds] = true
+		}
 		for _, p := range points {
-			if !slices.ContainsFunc(b.series[key], func(other point) bool { return other.seconds == p.seconds }) {
+			if !has[p.seconds] {
 				all[p.seconds] = append(all[p.seconds], tied{key, p.value})
 			}
 		}
@@ -238,13 +254,6 @@ func lonePoints(a, b *answer) map[float64][]tied {
 		slices.SortFunc(points, func(x, y tied) int { return cmp.Compare(toFloat(x.value), toFloat(y.value)) })
 	}
 	return all
-}
-
-func (a *answer) drop(key string, seconds float64) {
-	a.series[key] = slices.DeleteFunc(a.series[key], func(p point) bool { return p.seconds == seconds })
-	if len(a.series[key]) == 0 {
-		delete(a.series, key)
-	}
 }
 
 func toFloat(value string) float64 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tsduel/host/bound"
+	"tsduel/host/scrape"
 )
 
 // formats reads the answers of each API. parse runs off the clock; it needs the operation for an API whose
@@ -37,8 +38,11 @@ func (s *side) counted(i int) (series, points int) {
 	return len(whole.series), points
 }
 
-// differ compares the answers of two sides to operation i: it says in a phrase how they differ, or "".
-func differ(a, b *side, i int) string {
+// differ compares the answers of two sides to operation i: it says in a phrase how they differ, or "". The phrase has
+// words of servers, and is short and printable whatever they are.
+func differ(a, b *side, i int) string { return scrape.OneLine(difference(a, b, i)) }
+
+func difference(a, b *side, i int) string {
 	if b.Level == Data || b.Level == Whole && equalBut(b.Volatile, a.bodies[i], b.bodies[i]) {
 		return ""
 	}

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/timescale/tsbs/pkg/query"
 )
@@ -464,6 +465,20 @@ func TestAnswersAreTheSameUpToWhatMayDiffer(t *testing.T) {
 	if equalBut(volatile, []byte(matrix("2", 1)+"a"), []byte(matrix("2", 22)+"b")) ||
 		!equalBut(volatile, []byte(matrix("2", 1)), []byte(matrix("2", 22))) {
 		t.Error("only what is volatile may differ")
+	}
+}
+
+func TestHowAnswersDifferIsShortAndPrintableWhateverTheServersSay(t *testing.T) {
+	plain := Reading{Answers: "prometheus"}
+	for _, answer := range []string{
+		`{"data":{"resultType":"\u001b[2J","result":[]}}`,
+		`{"data":{"result":[{"metric":{"a\u001b[2Jb":"c"},"value":[1,"1"]}]}}`,
+		`{"data":{"result":[{"metric":{"a":"` + strings.Repeat("x", 200_000) + `"},"value":[1,"1"]}]}}`,
+	} {
+		got := differing("", plain, plain, []byte(answer), matrixOf("h=1 1:9"))
+		if got == "" || len(got) > 400 || strings.ContainsFunc(got, unicode.IsControl) {
+			t.Errorf("%.80q and another answer: %.500q", answer, got)
+		}
 	}
 }
 

@@ -20,7 +20,14 @@ import (
 	"tsduel/host/bound"
 )
 
-var ErrEmpty = errors.New("it has no sample")
+var (
+	ErrEmpty    = errors.New("it has no sample")
+	ErrNegative = errors.New("it has samples of less than nothing, as no profile has")
+)
+
+// deepest are the functions of a stack that are kept, the innermost: Go itself writes at most 128 frames, and with each
+// those that are inlined there.
+const deepest = 500
 
 // drawn are the values in stacks: ns of CPU, bytes allocated, bytes in use, ns of waiting.
 var drawn = []string{"cpu", "alloc_space", "inuse_space", "delay"}
@@ -92,14 +99,21 @@ func scale(p *profile.Profile, factor int64) {
 	}
 }
 
-// Write writes PATH.pprof and PATH.stacks.json.gz. An empty sum is ErrEmpty and writes no file.
+// Write writes PATH.pprof and PATH.stacks.json.gz. An empty sum is ErrEmpty, a value below 0 ErrNegative, and they write
+// no file.
 func (s *Sum) Write(path string) error {
 	if s.whole == nil || len(s.whole.Sample) == 0 {
 		return ErrEmpty
 	}
+	drawn := stacksOf(s.whole)
+	for _, stack := range drawn.Stacks {
+		if slices.Min(append(stack.Values, 0)) < 0 {
+			return ErrNegative
+		}
+	}
 	var packed, text bytes.Buffer
 	pack := gzip.NewWriter(&text)
-	return errors.Join(s.whole.Write(&packed), json.NewEncoder(pack).Encode(stacksOf(s.whole)), pack.Close(),
+	return errors.Join(s.whole.Write(&packed), json.NewEncoder(pack).Encode(drawn), pack.Close(),
 		os.WriteFile(path+".pprof", packed.Bytes(), 0o644), os.WriteFile(path+".stacks.json.gz", text.Bytes(), 0o644))
 }
 
@@ -167,6 +181,7 @@ func namesOf(sample *profile.Sample) (names []string) {
 	if len(names) == 0 { // it happens in some runs of a busy server
 		names = []string{"[unknown]"}
 	}
+	names = names[:min(len(names), deepest)]
 	slices.Reverse(names)
 	return names
 }

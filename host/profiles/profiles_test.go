@@ -101,6 +101,20 @@ func TestAStackWithoutANameIsOfAnUnknownFunction(t *testing.T) {
 	}
 }
 
+// A stack that no Go program has is cut: plots/ draws it one inside the other.
+func TestTheInnermostFunctionsOfADeepStackAreKept(t *testing.T) {
+	stack := [][]string{{"inner"}}
+	for range 2 * deepest {
+		stack = append(stack, []string{"outer"})
+	}
+	var s Sum
+	must(t, s.Add(pprof(t, []string{"cpu"}, 10, stack, []int64{20})))
+	found := written(t, &s)
+	if of := found.Stacks[0].Of; len(of) != deepest || found.Functions[of[deepest-1]] != "inner" {
+		t.Errorf("%d functions, %v", len(of), found.Functions)
+	}
+}
+
 // Counts since the start of a process are added by their differences. Memory in use is that of the last
 // profile.
 func TestGrowthIsOfTheWorkAlone(t *testing.T) {
@@ -117,7 +131,8 @@ func TestGrowthIsOfTheWorkAlone(t *testing.T) {
 	}
 }
 
-// A profile without samples is ErrEmpty, another text is an error, and both write no file.
+// A profile without samples is ErrEmpty, one with less than none ErrNegative, another text is an error, and all write
+// no file.
 func TestNothingAndNonsense(t *testing.T) {
 	var s Sum
 	path := filepath.Join(t.TempDir(), "p")
@@ -126,6 +141,11 @@ func TestNothingAndNonsense(t *testing.T) {
 	}
 	must(t, s.Add(pprof(t, []string{"contentions", "delay"}, 1)))
 	if err := s.Write(path); !errors.Is(err, ErrEmpty) {
+		t.Error(err)
+	}
+	var negative Sum
+	must(t, negative.Add(pprof(t, []string{"cpu"}, 1, [][]string{{"f"}}, []int64{-5})))
+	if err := negative.Write(path); !errors.Is(err, ErrNegative) {
 		t.Error(err)
 	}
 	if err := s.Add([]byte("<html>no</html>")); err == nil {

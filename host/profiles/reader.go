@@ -52,6 +52,8 @@ func (p *Reader) Keep(variants []record.Variant, dir string, b *record.Block) (k
 						failed := e.sum.Write(filepath.Join(dir, e.File))
 						if errors.Is(failed, ErrEmpty) {
 							e.File, e.Why, failed = "", whyEmpty[kind], nil
+						} else if errors.Is(failed, ErrNegative) {
+							e.File, e.Why, failed = "", failed.Error(), nil
 						}
 						err = errors.Join(err, failed)
 					}

@@ -61,6 +61,9 @@ func OfRole(role string, text []byte) []byte {
 // samplesMost is of one counter. A server with thousands of shards has as many.
 const samplesMost = 100_000
 
+// sumMost can be subtracted and multiplied, and is a number of JSON then.
+const sumMost = 1e300
+
 // Sum adds up the samples of an exposition that belong to a counter. Counter.Name is a name, or several
 // joined by |; each regular expression of Counter.Labels must match in full. found is false if there is no
 // sample: names differ between versions. A sample that cannot be read is the server's fault.
@@ -87,6 +90,10 @@ func Sum(text []byte, counter record.Counter) (sum float64, found bool, err erro
 		if matches && !math.IsNaN(value) && !math.IsInf(value, 0) {
 			sum, found = sum+value, true
 		}
+	}
+	if math.Abs(sum) > sumMost {
+		return 0, false, bound.Theirs(fmt.Sprintf("the counter %s of /metrics adds up to %g, and tsduel reckons with less",
+			counter.Name, sum))
 	}
 	return sum, found, nil
 }

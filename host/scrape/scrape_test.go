@@ -115,7 +115,7 @@ func TestExporters(t *testing.T) {
 // Each is the server's fault, and no number is read of it: what stands last may be a time.
 func TestLinesThatAreNoSamples(t *testing.T) {
 	for _, line := range []string{"a_total 5 later", "a_total 5 6 7", `a_total{x="1} 5`, "a_total{x=1} 5", "a_total x",
-		strings.Repeat("a_total 1\n", samplesMost+1)} {
+		strings.Repeat("a_total 1\n", samplesMost+1), "a_total{x=\"1\"} 1.7e308\na_total{x=\"2\"} 1.7e308"} {
 		_, _, err := Sum([]byte("b 1\n"+line+"\n"), record.Counter{Name: "a_total"})
 		if _, theirs := errors.AsType[bound.Theirs](err); !theirs {
 			t.Errorf("%.40q: %v", line, err)

@@ -1,6 +1,7 @@
 """Profiles that were taken after the measured blocks: raw/HOST/profiles -> the cost of each function."""
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,8 @@ from pathlib import Path
 from tsduel.core import files
 from tsduel.core.rundir import Run
 
+# A host sends no stack of more functions.
+_DEEPEST = 500
 # Functions outside Go's own library: only the library's paths have no dot in their first element.
 _OWN = re.compile(r"main\.|([A-Za-z0-9_-]+\.)+[A-Za-z0-9_-]+/")
 
@@ -95,6 +98,10 @@ def _stacks(path: Path) -> Stacks:
         for places, values in stacks:
             if len(values) != len(samples) or not all(0 <= place < len(functions) for place in places):
                 raise ValueError("a stack of functions or values that are not there")
+            if len(places) > _DEEPEST or any(value < 0 for value in values):
+                raise ValueError("a stack that is too deep, or of a value below 0")
+        if not 0 < profile["period"] < math.inf:
+            raise ValueError(f"a period of {profile['period']}")
         return Stacks(profile["period"], samples, units, functions, stacks)
 
 
