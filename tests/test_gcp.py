@@ -18,6 +18,7 @@ from fakecompute import PROJECT, RefusalError
 from renting import asked, named, rented, run_of
 
 from tsduel.build import ansible as build
+from tsduel.core import rundir
 from tsduel.core.errors import UserError
 from tsduel.places import liveness, provision
 from tsduel.places.gcp import api as compute_api
@@ -189,6 +190,19 @@ class TestNothingIsLeft:
         assert ending.main(run_dir, {}, 2, forced=False) == 2
         assert google.names() == []
 
+    def test_machines_that_are_gone_are_not_rented_anew_unasked(self, google, tmp_path, capsys):
+        """The price was agreed to for those; without a yes nothing is made."""
+        rented(google, "tsduel-gone-aaaaaa")
+        run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
+        google.preempt()
+        before = len([r for r in google.requests if r.startswith("POST")])
+        with pytest.raises(UserError, match="there is no terminal on which to agree to this price"):
+            provide.machines(run_dir, rundir.open_run(run_dir).plan.place, {})
+        assert len([r for r in google.requests if r.startswith("POST")]) == before
+        said = capsys.readouterr()
+        assert "no machine of this run is there any more" in said.err
+        assert "USD" in said.out
+
     def test_a_machine_that_lets_nobody_in(self, google, tmp_path, monkeypatch):
         """It is given back after some minutes, or with KEEP=1 stays; it is recorded only after a login."""
         name = "tsduel-shut-aaaaaa"
@@ -287,7 +301,18 @@ class TestReap:
         instances["tsduel-live-cccccc-host1"]["status"] = "TERMINATED"
         assert reap.main() == 1
         said = capsys.readouterr().out.splitlines()[2]
-        assert said.startswith("tsduel-live-cccccc: its machine has stopped, so that Google does not delete it")
+        assert said.startswith("tsduel-live-cccccc: all of its machines have stopped, so that Google does not delete")
+
+    def test_one_of_a_fleet_that_has_stopped(self, google, monkeypatch, capsys):
+        """The others measure: nothing of it is listed, and nothing is deleted."""
+        rented(google, "tsduel-fleet-dddddd", hosts=3, expires="29991231t000000z")
+        google.of_kind("instances")[0]["status"] = "TERMINATED"
+        monkeypatch.setenv("GCP_PROJECT", PROJECT)
+        monkeypatch.setenv("YES", "1")
+        before = google.names()
+        assert reap.main() == 0
+        assert capsys.readouterr().out == f"nothing of tsduel's is past its deadline in {PROJECT}\n"
+        assert google.names() == before
 
     def test_it_deletes(self, project, monkeypatch):
         """With YES=1 machines and networks of both runs go; the live run stays."""

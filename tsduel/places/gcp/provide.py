@@ -16,7 +16,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.place import GcpPlace
 from tsduel.core.project import PROJECT
 from tsduel.places import hosts
-from tsduel.places.gcp import give_back, host_keys, messages, os_login, quotas
+from tsduel.places.gcp import give_back, host_keys, messages, os_login, quotas, rent
 from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.messages import CloudError, NoCapacityError, NoDeadlineError
 from tsduel.places.gcp.terraform import Terraform, TerraformError
@@ -44,9 +44,13 @@ def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> 
     give_back.mind_signals()
     terraform = Terraform(run_dir)
     compute = Compute(place.project, run_dir)
-    if found := _preflight(compute, place, hosts.known(run_dir)):
+    recorded = hosts.known(run_dir)
+    if found := _preflight(compute, place, recorded):
         # Terraform might change machines on which blocks run, so it is not called.
         return found
+    if recorded:
+        give_back.say("no machine of this run is there any more; to go on, others have to be rented")
+        rent.ask([place], environment)
     zones = _zones(compute, place, fresh=not terraform.state.exists())
     with give_back.on_failure(run_dir, place, environment):
         terraform.prepare()

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from datetime import UTC, datetime
 
 from tsduel.core.errors import UserError
@@ -20,10 +19,11 @@ NAME = re.compile(r"tsduel-[a-z0-9-]+")
 def overdue(compute: Compute, now: datetime) -> dict[str, str]:
     """Return name and reason of each run that should have nothing left, the oldest first.
 
-    A stopped machine counts: nothing runs on it, and Google does not delete it at its deadline.
+    A run whose machines have all stopped counts: nothing runs on them, and Google does not delete them at their
+    deadline.
     """
     deadlines: dict[str, datetime] = {}
-    stopped = set()
+    statuses: dict[str, set[str]] = {}
     for kind in ("instances", "disks", "networks"):
         for resource in compute.all(kind):
             name = resource.run or (resource.name if kind == "networks" else "")
@@ -31,14 +31,14 @@ def overdue(compute: Compute, now: datetime) -> dict[str, str]:
             if deadline and NAME.fullmatch(name):
                 # A machine that was rented later has a later deadline.
                 deadlines[name] = max(deadline, deadlines.get(name, deadline))
-                if kind == "instances" and resource.status in STOPPED:
-                    stopped.add(name)
+                if kind == "instances":
+                    statuses.setdefault(name, set()).add(resource.status)
     reasons = {}
     for name, deadline in sorted(deadlines.items(), key=lambda item: item[1]):
         if deadline < now:
             reasons[name] = f"past its deadline since {deadline:%Y-%m-%d %H:%M} UTC"
-        elif name in stopped:
-            reasons[name] = "its machine has stopped, so that Google does not delete it at its deadline"
+        elif name in statuses and statuses[name] <= set(STOPPED):
+            reasons[name] = "all of its machines have stopped, so that Google does not delete them at their deadline"
     return reasons
 
 
@@ -73,11 +73,3 @@ def main() -> int:
     if left and not agreed:
         print(f"to delete all of this: make reap GCP_PROJECT={project} YES=1")
     return 1 if left else 0
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except UserError as error:
-        print(f"tsduel: {error}", file=sys.stderr)
-        sys.exit(2)
