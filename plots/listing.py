@@ -23,7 +23,9 @@ from tsduel.studies import settings
 
 # Entries of results/ that are not runs.
 NO_RUNS = {"latest", "aa", "bisect", "imported", "plot-load", "trend"}
-BROKEN = (UserError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
+BROKEN = (
+    UserError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, csv.Error,
+)  # fmt: skip
 HEAD = ("run", "kind", "compares", "place", "state", "blocks", "size", "verdict")
 NUMBERS = {"blocks", "size"}
 WIDTH, GAP = 120, 2

@@ -55,7 +55,7 @@ def _link(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:
     # Other links lead to files beside report.md; a reader of this page may not have them.
     opened = next(token for token in reversed(tokens[: at + 1]) if token.type == "link_open")
     where = str(opened.attrs["href"])
-    return "" if where[0] != "#" else f'<a href="{where}">' if tokens[at] is opened else "</a>"
+    return "" if where[:1] != "#" else f'<a href="{where}">' if tokens[at] is opened else "</a>"
 
 
 def _heading(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:
@@ -64,8 +64,10 @@ def _heading(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str
 
 
 def _image(_: RendererHTML, tokens: Sequence[Token], at: int, __: Any, env: dict[str, Any]) -> str:
-    path = env["run_dir"] / str(tokens[at].attrs["src"])
+    path = (env["run_dir"] / str(tokens[at].attrs["src"])).resolve()
     alt = html.escape("".join(p.content for p in tokens[at].children or ()), quote=False).replace('"', "&quot;")
+    if not path.is_relative_to(env["run_dir"].resolve()) or not path.with_suffix(".svg").exists():
+        return alt
     narrow = path.with_stem(path.stem + NARROW)
     if not narrow.exists():
         return _picture(path, alt, "")

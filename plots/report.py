@@ -14,7 +14,7 @@ from plots import markup, page, sentences
 from plots.pictures import Pictures
 from plots.sections import blocks, checks, sections, summary
 from plots.source import open_source, write
-from tsduel.core.wording import number_of
+from tsduel.core.wording import number_of, printable
 
 MOST_ROWS = 40
 """Rows of a table in the terminal; the report has all."""
@@ -59,7 +59,7 @@ def print_summary(run_dir: Path) -> None:
 
 def plain(line: str) -> str:
     """Return Markdown as plain text for a terminal: without marks and escapes."""
-    return html.unescape(re.sub(r"\\([^A-Za-z0-9\s])|\*\*|`", r"\1", line))
+    return printable(html.unescape(re.sub(r"\\([^A-Za-z0-9\s])|\*\*|`", r"\1", line)))
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> None:

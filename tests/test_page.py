@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import cmarkgfm
 import pytest
+import synthetic
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +62,12 @@ def named(plan):
 @pytest.fixture(scope="module")
 def nasty(tmp_path_factory):
     """Make a run whose names mean something to Markdown and to HTML."""
-    return drawn(tmp_path_factory.mktemp("nasty"), lambda run: edit_plan(run, named))
+
+    def edit(run):
+        edit_plan(run, named)
+        synthetic.edit(run / "raw/host1.json", cpu_model=f"{NASTY} ![x](/nowhere) [y]()")
+
+    return drawn(tmp_path_factory.mktemp("nasty"), edit)
 
 
 @pytest.fixture(scope="module")

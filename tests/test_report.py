@@ -287,6 +287,7 @@ def test_a_terminal_shows_what_markdown_means():
     """Marks are left out, and so is what keeps other letters from being marks."""
     said = f"**{markup.text('a*b_c [::1] <nil> & $5')}** is `x`"
     assert report.plain(said) == "a*b_c [::1] <nil> & $5 is x"
+    assert report.plain(markup.text("a\x1b[2Jb")) == "a [2Jb"
 
 
 @pytest.mark.parametrize("stage", [report, comment, exports])

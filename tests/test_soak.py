@@ -51,6 +51,7 @@ def test_a_slope_of_one_life_is_scipys():
     flat = (hours, np.zeros(16))
     assert soak.theil_sen([flat, (hours, np.full(16, 1e9))]) == (0, 0, 0)
     assert soak.theil_sen([(hours[:5], values[:5])]) is None
+    assert soak.theil_sen([(np.ones(16), values)]) is None
 
 
 def test_what_grows_is_found_and_what_does_not_grow_is_not():

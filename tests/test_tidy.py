@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -294,6 +295,22 @@ def test_files_that_cannot_be_read_are_a_sentence(tmp_path):
     with pytest.raises(UserError, match=r"values\.csv is missing: `tsduel-host tidy .*/run` makes it from the other"):
         tidy.main(run)
     synthetic.tidied(run)
+    values = run / "raw/host1/001/values.csv"
+    whole = values.read_text()
+    values.write_text(re.sub(r",[^,]+\n$", ",inf\n", whole))
+    with pytest.raises(UserError, match=r"values\.csv: no whole table of values: inf is no value"):
+        tidy.main(run)
+    values.write_text(whole)
+    for field, lie in (("memory_bytes", "8 GB"), ("cpus", 1.5), ("sysctls", [1])):
+        facts = (run / "raw/host1.json").read_text()
+        synthetic.edit(run / "raw/host1.json", **{field: lie})
+        with pytest.raises(UserError, match=rf"host1\.json: {field}: .*: this description of a host is damaged"):
+            _ = open_run(run).machines
+        (run / "raw/host1.json").write_text(facts)
+    synthetic.edit(run / "raw/host1.json", cpu_model="\ud800")
+    with pytest.raises(UserError, match=r"host1\.json: not JSON: .*surrogates not allowed"):
+        _ = open_run(run).machines
+    (run / "raw/host1.json").write_text(facts)
     path = run / "raw/host1/001/duel/exchanges.csv.gz"
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], whole[:10] + b"\xff" * 50):

@@ -152,7 +152,7 @@ def warnings(source: Source) -> list[str]:
     lines = []
     toolchains = {name: source.run.json(f"build/{name}.json").get("go_version") for name in source.run.variants}
     if len(set(filter(None, toolchains.values()))) > 1:
-        named = ", ".join(f"{name} {version}" for name, version in toolchains.items())
+        named = markup.text(", ".join(f"{name} {version}" for name, version in toolchains.items()))
         lines.append(f"The toolchains differ ({named}): a difference may be the compiler's.")
     short = dict[str, float]()
     for comparison in source.comparisons:

@@ -44,7 +44,7 @@ def _settings(source: Source) -> Iterator[str]:
             values.setdefault(each.get(setting, "not known"), []).append(name)
         if len(values) > 1:
             each_value = "; ".join(f"{markup.text(value)} ({', '.join(hosts)})" for value, hosts in values.items())
-            yield f"The hosts differ in `{setting}`, a setting of their kernels: {each_value}."
+            yield f"The hosts differ in {markup.code(setting)}, a setting of their kernels: {each_value}."
 
 
 def counting(source: Source) -> list[dict[str, Any]]:

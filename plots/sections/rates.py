@@ -18,7 +18,6 @@ from tsduel.core.tsbs import Mixed
 from tsduel.core.wording import number_of
 
 _SHOWN = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9", 1.0: "largest"}
-_ACROSS = (("query", 0.5), ("query", 0.99), ("query", 0.999), ("batch", 0.99))
 _QUANTILE = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 NOTE = (
     "Response time counts from the moment when an operation was meant to start, also if the server had not answered "

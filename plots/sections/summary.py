@@ -61,7 +61,8 @@ def stands(source: Source) -> str:
     blocks = f"{' and '.join(sorted(made))}{f' of {planned}' if few else ''}"
     limits = source.plan.limits.words if source.plan.limits else ""
     held = f"each server held to {limits}" if limits else ""
-    measured = f"{', '.join(filter(None, [blocks, source.plan.created[:10], machine.get('CPU', ''), held, samples]))}."
+    cpu = markup.text(machine.get("CPU", ""))
+    measured = f"{', '.join(filter(None, [blocks, source.plan.created[:10], cpu, held, samples]))}."
     return " ".join(filter(None, [measured, compared_answers(source)]))
 
 

@@ -2,6 +2,7 @@
 
 import bz2
 import codecs
+import csv
 import errno
 import gzip
 import io
@@ -123,7 +124,10 @@ def text_of(path: Path, most: int = _TEXT_MOST, errors: str = "strict") -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; a UserError says where a file is none."""
     try:
-        value = json.loads(content(path, MOST_JSON).decode("utf-8"))
+        text = content(path, MOST_JSON).decode("utf-8")
+        value = json.loads(text)
+        if "\\ud" in text.lower():  # half of a letter cannot be written
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except FileNotFoundError:
         raise UserError(f"{path} is missing: the stage that writes it has not run") from None
     except UnicodeDecodeError:
@@ -145,7 +149,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
     except FileNotFoundError:
         raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole") from None
     except (OSError, EOFError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
-            zlib.error) as error:  # fmt: skip
+            csv.Error, zlib.error) as error:  # fmt: skip
         raise UserError(f"{path}: no whole {what}: {' '.join(str(error).split())}") from None
 
 

@@ -37,6 +37,32 @@ class _Record(BaseModel):
         return _known(value)
 
 
+class Pin(_Record):
+    """The CPUs of servers and client."""
+
+    server: list[int] = []
+    client: list[int] = []
+
+
+class Facts(_Record):
+    """What a host is: raw/HOST.json. These fields are what they seem to be; others are kept as they are."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    hostname: str = ""
+    os: str = ""
+    kernel: str = ""
+    architecture: str = ""
+    cpu_model: str = ""
+    virtualization: str = ""
+    filesystem: str = ""
+    cpus: int = 0
+    memory_bytes: int = 0
+    cpu_limit: float | None = None
+    sysctls: dict[str, str] = {}
+    pin: Pin = Pin()
+
+
 class Failure(_Record):
     """Why a variant, or all of them (""), has no result."""
 
@@ -201,6 +227,16 @@ def table(block: Block, name: str) -> list[dict[str, str]]:
 def after(baseline: str, candidate: str, order: Sequence[str]) -> bool | None:
     """Whether a candidate came after the baseline; None if they are not in the order, as in a pivoted run."""
     return order.index(candidate) > order.index(baseline) if {baseline, candidate} <= set(order) else None
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """Read a host's description as it is written; a UserError if a field that is read is of another type."""
+    facts = read_json(path)
+    try:
+        Facts.model_validate(facts)
+    except ValidationError as error:
+        raise UserError(f"{path}: {first_error(error)}: this description of a host is damaged") from None
+    return facts
 
 
 def read_block(path: Path) -> Block:

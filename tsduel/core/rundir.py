@@ -11,7 +11,7 @@ from tsduel.core import tables
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.plan import Plan
-from tsduel.core.record import Block, read_block
+from tsduel.core.record import Block, read_block, read_facts
 
 BLOCK_NAME = re.compile(r"\d{3,}")
 
@@ -103,7 +103,8 @@ class Run:
     @cached_property
     def machines(self) -> dict[str, dict[str, Any]]:
         """The descriptions of the hosts, raw/HOST.json, by host; a host without one is left out."""
-        return {name: facts for name in self.plan.every_host if (facts := self.json(f"raw/{name}.json"))}
+        paths = {name: self.path / f"raw/{name}.json" for name in self.plan.every_host}
+        return {name: facts for name, path in paths.items() if path.exists() and (facts := read_facts(path))}
 
     def node_of(self, host: str) -> str:
         """Return the node of a host that was a pod, the last one if there were several; "" elsewhere."""

@@ -116,12 +116,14 @@ def theil_sen(lives: Sequence[Series]) -> tuple[float, float, float] | None:
     all_slopes, variance = [], 0.0
     for hours, values in lives:
         n, (later, earlier) = len(hours), np.tril_indices(len(hours), -1)
+        apart = hours[later] > hours[earlier]
+        later, earlier = later[apart], earlier[apart]
         all_slopes.append((values[later] - values[earlier]) / (hours[later] - hours[earlier]))
         ties = np.unique(values, return_counts=True)[1]
         variance += (n * (n - 1) * (2 * n + 5) - np.sum(ties * (ties - 1) * (2 * ties + 5))) / 18
     ordered = np.sort(np.concatenate(all_slopes))
     count = len(ordered)
-    if max(len(hours) for hours, _ in lives) < LEAST_PIECES:
+    if not count or max(len(hours) for hours, _ in lives) < LEAST_PIECES:
         return None
     reach = ndtri((1 + CONFIDENCE) / 2) * math.sqrt(variance)
     lo = max(round((count - reach) / 2) - 1, 0)

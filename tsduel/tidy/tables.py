@@ -147,6 +147,8 @@ def _windows(run: Run) -> Iterator[Row]:
                     if metric in event:
                         key = (event["block"], event["variant"], event["life"])
                         most = event.get(limit) or None
+                        if not (0 <= event["elapsed_s"] < math.inf and math.isfinite(event[metric])):
+                            raise ValueError(f"a window has {metric} of {event[metric]} after {event['elapsed_s']} s")
                         yield *key, f"{event['elapsed_s']:.3f}", metric, f"{event[metric]:.10g}", number(most)
 
 

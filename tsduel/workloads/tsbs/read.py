@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -33,11 +34,18 @@ def read_block(run: Run, block: Block) -> Reading:
     with files.reading(block.path / "values.csv", "table of values"):
         for row in table(block, "values"):
             metric = METRICS[row["metric"]]
-            keys = (row["variant"], metric.part, metric.phase, row["query_type"], metric.name, float(row["value"]))
+            keys = (row["variant"], metric.part, metric.phase, row["query_type"], metric.name, _finite(row["value"]))
             reading.measurements.append(Measurement(*keys, metric.unit))
         for row in table(block, "pairs"):
             metric = METRICS[row["metric"]]
-            key = (row["candidate"], metric.part, metric.phase, row["query_type"], metric.name, float(row["log_ratio"]))
+            key = (
+                row["candidate"],
+                metric.part,
+                metric.phase,
+                row["query_type"],
+                metric.name,
+                _finite(row["log_ratio"]),
+            )
             n, sittings = (int(row[name]) for name in ("n", "sittings"))
             se, deviation, effect = (_known(row[name]) for name in ("se", "sitting_sd", "second_effect"))
             reading.pairs.append(PairedRatio(*key, se, n, sittings, deviation, effect))
@@ -55,7 +63,13 @@ def read_block(run: Run, block: Block) -> Reading:
 
 
 def _known(text: str) -> float | None:
-    return float(text) if text else None
+    return _finite(text) if text else None
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text} is no value")
+    return value
 
 
 def read_times(path: Path, variants: Sequence[str]) -> dict[tuple[str, str], NDArray[np.float64]]:
@@ -77,7 +91,9 @@ def read_counts(path: Path) -> dict[tuple[float, str, str], dict[int, int]]:
     with files.reading(path, "table of counts"):
         for row in csv.DictReader(files.content(path).decode().splitlines()):
             key = (float(row["rate"]), row["operation"], row["time"])
-            counts.setdefault(key, {})[int(row["value_ns"])] = int(row["count"])
+            if (value_ns := int(row["value_ns"])) < 0 or (count := int(row["count"])) < 1:
+                raise ValueError(f"{row['count']} times {row['value_ns']} ns")
+            counts.setdefault(key, {})[value_ns] = count
     return counts
 
 
