@@ -9,24 +9,11 @@ import statistics
 
 import pytest
 import synthetic_gobench
-from hypothesis import given
-from hypothesis import strategies as st
 from synthetic import tidied
 
 from tsduel.core.errors import UserError
 from tsduel.stats import compare
 from tsduel.workloads.gobench import parse, units
-
-TEXT = """goos: linux
-Unit rows/op better=higher assume=exact
-Unit p99-ns better=lower
-BenchmarkX
-BenchmarkX/a=1-8         \t     100\t  123.5 ns/op\t  10.00 MB/s\t  7 rows/op\t  1024 B/op\t  1 allocs/op
-BenchmarkX/b-8 not a result
-BenchmarkX/c-8  1  NaN ns/op  5 B/op
-BenchmarkX/d-8  1  2
-PASS
-"""
 
 
 def made(path, **spec):
@@ -47,25 +34,6 @@ def lines(run, name):
     """Return the lines of a table of tidy/."""
     with (run / f"tidy/{name}.csv").open() as stream:
         return list(csv.DictReader(stream))
-
-
-def test_result_lines_are_read_as_benchstat_reads_them():
-    """Seconds and bytes for ns and MB; what is no result line, or no number, is none."""
-    found = {result.name: result for result in parse.results(TEXT)}
-    assert list(found) == ["BenchmarkX/a=1-8", "BenchmarkX/c-8"]
-    assert found["BenchmarkX/a=1-8"].operations == 100
-    assert found["BenchmarkX/a=1-8"].values == pytest.approx(
-        {"sec/op": 123.5e-9, "B/s": 1e7, "rows/op": 7.0, "B/op": 1024.0, "allocs/op": 1.0}
-    )
-    assert found["BenchmarkX/c-8"].values == {"B/op": 5.0}
-    assert parse.units(TEXT) == {"rows/op": "higher", "p99-sec": "lower"}
-
-
-@given(st.text(max_size=200))
-def test_any_text_can_be_read(text):
-    """A benchmark prints what it likes; that is no error."""
-    list(parse.results(text))
-    parse.units(text)
 
 
 def test_units_get_their_direction_threshold_and_family():

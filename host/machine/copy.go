@@ -46,7 +46,7 @@ func Copy(ctx context.Context, c Copying) (how record.CopyRecord, err error) {
 			return nil // the database makes its sockets and pipes again
 		}
 		_, below, _ := strings.Cut(name, string(filepath.Separator)) // the first part is the component's role
-		return copyFile(path, target, c.Immutable != "" && shared.MatchString(below), &how)
+		return copyFile(ctx, path, target, c.Immutable != "" && shared.MatchString(below), &how)
 	})
 	how.Seconds = time.Since(begin).Seconds()
 	if err != nil && ctx.Err() == nil {
@@ -55,12 +55,13 @@ func Copy(ctx context.Context, c Copying) (how record.CopyRecord, err error) {
 	return how, err
 }
 
-func copyFile(path, target string, shared bool, how *record.CopyRecord) error {
+func copyFile(ctx context.Context, path, target string, shared bool, how *record.CopyRecord) error {
 	from, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
+	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // a file may be larger than the disk
 	info, err := from.Stat()
 	if err != nil {
 		return err
