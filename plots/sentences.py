@@ -8,9 +8,10 @@ from plots.comparison import NOT_CONFIRMED, Comparison, Row, decision
 from tsduel.core.metrics import ALL, GEOMEAN, METRICS, Metric
 from tsduel.core.wording import number_of
 from tsduel.stats.power import MOST_NEEDED
+from tsduel.stats.rows import SHORT_PHASE_S
+from tsduel.stats.verdict import WIDE
 
 ONE_EACH = "one run each"
-SHORT_PHASE_S = 5.0
 MOST_BROKEN = 4
 # Verdicts in the order of a sentence: their words, and whether the size of the change follows.
 HEADLINES = {
@@ -81,7 +82,7 @@ def headline(comparison: Comparison) -> str:
     """Return the answer in one line, by verdict: "**✗ worse**: Ingestion rate (6.5 % slower). The other 3: ..."."""
     by_verdict: dict[str, list[str]] = {}
     rows = subjects(comparison)
-    calm = [row for row in rows if _verdict(row) in CALM]
+    calm = [row for row in rows if _verdict(row) in CALM and not _is_wide(row)]
     calm = calm if len(calm) < len(rows) else []
     for row in rows:
         if row in calm:
@@ -98,6 +99,7 @@ def headline(comparison: Comparison) -> str:
         by_verdict.setdefault(verdict, []).append(f"{name}{markup.aside(beside)}")
     if by_verdict:
         parts = [f"{words}: {'; '.join(by_verdict[v])}" for v, (words, _) in HEADLINES.items() if v in by_verdict]
+        parts += [] if "regression" in by_verdict else _below(comparison, rows)
         if calm:
             who = (
                 f"The other {len(calm)} are below their" if len(calm) > 1 else f"{comparison.named(calm[0])}: below its"
@@ -109,6 +111,25 @@ def headline(comparison: Comparison) -> str:
     return ". ".join(
         filter(None, [before(comparison), f"? nothing was measured{markup.aside(markup.text(next(why, '')))}"])
     )
+
+
+def _below(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
+    """Return what got worse of metrics that the answer does not have, which FAIL_ON=regression sees, too."""
+    told = {row["metric"] for row in rows}
+    worse = [row for row in comparison.rows if row["verdict"] == "regression" and row["metric"] not in told]
+    # Of a metric its mean, if that is worse; else the first of its types.
+    whole = sorted(worse, key=lambda row: row["query_type"] not in {"", GEOMEAN, ALL})
+    first = {row["metric"]: row for row in reversed(whole)}
+    named = [
+        f"{comparison.named(row)} ({from_to(row) if row['change_pct'] is None else numbers.effect(row)})"
+        for row in reversed(first.values())
+    ]
+    return [f"Also **✗ worse**: {'; '.join(markup.most(named, MOST_BROKEN))}"] if named else []
+
+
+def _is_wide(row: Row) -> bool:
+    """Whether the interval reaches beyond the threshold though the estimate does not."""
+    return row["verdict"] == "negligible" and WIDE in row["warnings"]
 
 
 def folded(comparison: Comparison, title: str, query_types: Sequence[str]) -> str:
@@ -151,7 +172,7 @@ def sentence(row: Row, metric: Metric) -> str:
     blocks = number_of(row["blocks"], "block")
     sentences = {
         "equivalent": f"{sized}{_interval(row)}: no difference larger than {matters} (equivalent)",
-        NOT_CONFIRMED: f"{sized}, not confirmed ({_evidence(row, metric)}){_more(row)}",
+        NOT_CONFIRMED: f"{sized}, not confirmed ({_evidence(row, metric)}){_unconfirmed(row)}",
         "inconclusive": f"inconclusive, {_possible(row)}",
         "inconclusive: environment": f"{verdict}, {_reason(row)}",
         "inconclusive (n < 6)": f"{sized} in {blocks}: a first look, no verdict",
@@ -162,7 +183,8 @@ def sentence(row: Row, metric: Metric) -> str:
     sized = f"{sized} ({_evidence(row, metric)})"
     if numbers.by_ratio(row) and verdict in {"worse", "better"}:
         return sized
-    real = f"real, but below the {matters} that matter (negligible)"
+    where = "its estimate is below" if _is_wide(row) else "below"
+    real = f"real, but {where} the {matters} that matter{', its interval is not' if _is_wide(row) else ''} (negligible)"
     return f"{sized}: {real if verdict == 'negligible' else ('clear ' if row['clear'] else '') + verdict}"
 
 
@@ -248,6 +270,14 @@ def _more(row: Row) -> str:
     if needed > row["blocks"]:
         return f"; {numbers.count(needed)} blocks would settle {threshold}"
     return f"; {number_of(row['blocks'], 'block')} see changes of {numbers.size(row['mde_pct'])} % and more"
+
+
+def _unconfirmed(row: Row) -> str:
+    return (
+        ""
+        if numbers.by_ratio(row)
+        else "; p is adjusted for all metrics of its family, and more blocks make it smaller"
+    )
 
 
 def _reason(row: Row) -> str:

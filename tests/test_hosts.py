@@ -138,6 +138,15 @@ class TestVerdict:
         assert found.p_adj == max(2**-7, found.findings.p)
         assert "disagree" not in " ".join(found.notes)
 
+    def test_p_over_hosts_is_adjusted_for_the_family(self):
+        """Of four metrics, one of which happens to agree on all hosts: its p is four times as large."""
+        draw, hosts = np.random.default_rng(7), [f"host{1 + i % 4}" for i in range(8)]
+        lucky = self.sample([0.010, 0.012, 0.016, 0.020] * 2, hosts)
+        names = ("duel_typical_ms", "duel_cpu_us", "load_rate")
+        noise = [replace(self.sample(draw.normal(0, 0.02, 8), hosts), metric=METRICS[name]) for name in names]
+        found, *_ = judge([lucky, *noise], 1)
+        assert found.p_adj == pytest.approx(4 * found.findings.over.p)
+
     def test_hosts_that_disagree(self):
         """A difference on one host gives no verdict, but a warning with the hosts and a remedy."""
         d = [0.001, 0.002, -0.001, 0.001, 0.002, -0.002, 0.080, 0.081]

@@ -20,7 +20,7 @@ from tsduel.cli import next_steps
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS, Metric
 from tsduel.stats import compare
-from tsduel.stats.verdict import VERDICTS
+from tsduel.stats.verdict import VERDICTS, WIDE
 from tsduel.tidy.read import read_table
 
 BLOCKS = "raw/*/*/block.json"
@@ -202,7 +202,7 @@ SAID = {
     "sittings that scatter ask for more of them": (
         None, {"exchanges": 200, "within": 0.01, "sitting": 0.08, "between": 0.0, "factors": {}},
         [r"\| Query time, double-groupby-1 .*\| more sittings",
-         "between the exchanges of a block, between its sittings, and between blocks"], [],
+         "a block's ratio is the mean of n sittings and has 1/√n of it"], [],
     ),
     "loads in turn are judged, and the large load alone is told with its rate": (
         None, {"load": "in_turn", "alone_s": 20.0},
@@ -428,6 +428,7 @@ SCREEN = {"verdict": "inconclusive (n < 6)"}
 DECIDES = "9.0 % faster block by block, which decides"
 BETTER = {"verdict": "improvement", "clear": True, "change_pct": -9.0, "lo_pct": -12.0, "hi_pct": -6.0}
 SAME = {"verdict": "equivalent"}
+LOW = "real, but its estimate is below the 2 % that matter, its interval is not"
 FOUND = "2.0 % slower (95 % CI 1.8 to 2.2 %, adjusted p {} blocks)"
 UNSURE = "2.0 % slower, not confirmed (95 % CI 0.3 to 3.8 %, adjusted p 0.055, 10 blocks)"
 NEVER = {"verdict": "not comparable", "warnings": "not comparable: candidate never has it"}
@@ -445,6 +446,10 @@ NEVER = {"verdict": "not comparable", "warnings": "not comparable: candidate nev
         (
             {"verdict": "negligible", "blocks": 9, "p_adj": 0.5},
             f"{FOUND.format('0.5, 9')}: real, but below the 2 % that matter (negligible)",
+        ),
+        (
+            {"verdict": "negligible", "warnings": f"x; {WIDE}"},
+            f"{FOUND.format('0.002, 10')}: {LOW} (negligible)",
         ),
         (
             SAME | {"change_pct": 0.001, "lo_pct": -0.4, "hi_pct": 0.4},
@@ -466,7 +471,7 @@ NEVER = {"verdict": "not comparable", "warnings": "not comparable: candidate nev
         ),
         (
             OPEN | {"p_adj": 0.055, "lo_pct": 0.3, "hi_pct": 3.8},
-            f"{UNSURE}; 24 blocks would settle 2 %",
+            f"{UNSURE}; p is adjusted for all metrics of its family, and more blocks make it smaller",
         ),
         (OPEN | {"p_adj": None, "warnings": "3 blocks lack a value"}, "inconclusive, 3 blocks lack a value"),
         (SCREEN | {"blocks": 1}, "2.0 % slower, one run each: no verdict"),
@@ -503,6 +508,21 @@ def test_what_leaves_zero_without_a_verdict_is_not_confirmed(with_a_row):
     assert "4.0 % slower, not confirmed (95 % CI 0.1 to 9.0 %, adjusted p 0.055, 6 blocks)" in first
     assert "? not confirmed (adjusted p 0.055)" in rest
     assert "I.e." not in rest
+
+
+def test_what_got_worse_far_below_stands_in_the_first_line(tmp_path):
+    """FAIL_ON=regression sees it, too. A metric is named once, by its mean where that is worse."""
+    other = made(tmp_path, None, factors={})
+
+    def worse(document):
+        for row in document["rows"]:
+            if row["metric"] == "duel_total_ms":
+                row.update(verdict="regression", change_pct=5.0, lo_pct=4.0, hi_pct=6.0, p_adj=0.01)
+
+    edit_json(other, "stats/comparison.json", worse)
+    report.main(other)
+    first, _ = text(other).split("\n|", 1)
+    assert "Also **✗ worse**: Total query time, all types (+5.0 %)." in first
 
 
 def test_rows_have_one_order_and_one_name(run, capsys):

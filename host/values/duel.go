@@ -200,7 +200,7 @@ func (b *block) duel(d *record.DuelRecord) error {
 	b.each("duel_rss_bytes", "", floats(d.RSSBytes), 1)
 	b.each("duel_go_cpus", "", d.GoCPUs, 1)
 	if len(d.Load) > 0 {
-		return b.loadedInTurn(d.Load)
+		return b.loadedInTurn(d)
 	}
 	return nil
 }
@@ -272,7 +272,8 @@ func only[N int64 | float64](figures map[string]map[string]N, name string) map[s
 }
 
 // loadedInTurn adds the figures of batches sent to each variant in turn.
-func (b *block) loadedInTurn(load []record.DuelLoad) error {
+func (b *block) loadedInTurn(d *record.DuelRecord) error {
+	load := d.Load
 	batches, err := b.readExchanges("duel/load.csv.gz")
 	if err != nil {
 		return err
@@ -302,6 +303,7 @@ func (b *block) loadedInTurn(load []record.DuelLoad) error {
 			now, has := part.RSSPeakBytes[name]
 			peak, known = max(peak, float64(now)), known && has
 		}
+		peak = max(peak, float64(d.RSSPeakBytes[name])) // of the last sitting of queries
 		if _, alone := b.whole[[2]string{name, "rss_peak_bytes"}]; known && !alone {
 			b.value(name, "rss_peak_bytes", "", peak)
 		}

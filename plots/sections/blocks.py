@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from plots import markup, numbers
 from plots.charts.blocks import Lane, by_block
 from plots.charts.style import LEAST
-from plots.comparison import Comparison, Row
+from plots.comparison import NOT_CONFIRMED, Comparison, Row, decision
 from plots.pictures import Pictures
 from plots.sections import heading
 from plots.source import Source
@@ -17,9 +17,10 @@ from tsduel.plan.forecast.spread import advise
 from tsduel.workloads.checks import FINISHED
 
 LEVELS = (
-    "Standard deviations of the log ratio: between the exchanges of a block, between its sittings, and between blocks. "
-    "The ratio of a block is the mean of its sittings. CPU is one figure for each sitting, so the spread of its "
-    "exchanges is a part of the spread between sittings."
+    "Of the log ratio. Exchanges: the standard error that they leave in a block's ratio. Sittings: the standard "
+    "deviation of one sitting; a block's ratio is the mean of n sittings and has 1/√n of it. Blocks: the standard "
+    "deviation that is left between them. CPU is one figure for each sitting, so the spread of its exchanges is a part "
+    "of the spread between sittings."
 )
 
 
@@ -75,7 +76,7 @@ def _spreads(comparison: Comparison, source: Source) -> str:
             threshold = numbers.MISSING if numbers.by_ratio(row) else f"{row['threshold_pct']:g}"
             cells.append([comparison.named(row), *spreads, *evidence, threshold, _advice(row, source)])
     header = ("Where the noise is", "exchanges, %", "between sittings, %", "between blocks, %", "95 % CI")
-    return markup.table([*header, "blocks needed", "for, %", "what would help most"], cells, range(1, 7))
+    return markup.table([*header, "blocks for 80 % power", "for, %", "what would help most"], cells, range(1, 7))
 
 
 def _advice(row: Row, source: Source) -> str:
@@ -92,6 +93,8 @@ def _advice(row: Row, source: Source) -> str:
         row["threshold_pct"], row["s_d"], within=row["within"], blocks=row["blocks"], block_s=block_s,
         phase_s=types * duel.seconds if duel else block_s,
     )  # fmt: skip
+    if advice is None and decision(row) == NOT_CONFIRMED:
+        return "more blocks: p is adjusted for all metrics"
     if advice is None or not inconclusive:
         return "nothing: enough for its threshold"
     shares: dict[str, float] = row.get("shares") or {}

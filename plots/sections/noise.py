@@ -15,7 +15,7 @@ FLAG, INVALID = "flag", "invalid"
 SECOND = (
     "How far the change is higher in the blocks in which the candidate was second than on average, and p. The first "
     "columns compare blocks, the last column compares the sittings of a block. The order is balanced, so these effects "
-    "cancel out in the change."
+    "cancel out in the change; from 12 pairs of blocks on they are taken out of its interval, too."
 )
 # Signal -> its name in the table; in this order.
 TITLES = {

@@ -38,7 +38,10 @@ def sentences(source: Source) -> list[str]:
     lines += [f"{_of(source, slope)} {_grows(slope)}." for slope in grown]
     lines += list(_differences(source, slopes))
     if slopes and not lines:
-        lines.append("No memory, CPU, number of open files or response time grows: each interval has 0 in it.")
+        lines.append(
+            "Nothing was shown to grow: of memory, CPU, open files and response times no interval lies above 0. What "
+            "may still be hidden is at most its upper end (*Hour after hour*)."
+        )
     return lines
 
 

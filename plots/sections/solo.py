@@ -57,7 +57,9 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
     """Return the metrics of loading in turn and, if the plan has one, the large load of each variant alone."""
     names = [name for name in tables.measured(source, DUEL) if name.startswith("duel_load_")]
     both = markup.paragraphs(
-        "All data went to both versions in batches, in turn. CPU is counted until a server has nothing left to do.",
+        "All data went to both versions in batches, in turn. CPU is counted until a server has nothing left to "
+        "do. Of several batches in one turn the first is not timed. System calls are counted before the graceful stop, "
+        "which may write most of the data.",
         tables.by_metric(source, names),
     )
     alone = source.plan.workload and source.plan.workload.alone

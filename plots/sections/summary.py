@@ -139,7 +139,10 @@ def _aa_means(verdict: dict[str, Any]) -> str:
     also = f" Also seen, and in no estimate since the order is balanced: {told(verdict['notes'])}."
     also = also if verdict.get("notes") else ""
     if verdict["passed"]:
-        return f"Nothing was called different: verdicts of runs like this one hold on this kind of machine.{also}"
+        return (
+            "Nothing was called different, and no primary estimate is beyond half of its threshold: this run gives no "
+            f"reason to doubt verdicts of runs like it on this kind of machine.{also}"
+        )
     return (
         f"{told(verdict['reasons'])}. Until one passes, a difference of that size may be noise in a run like this one "
         f'here: take more blocks (`BLOCKS=`), longer phases (`SET="duel.seconds=4"`), or another machine.{also}'

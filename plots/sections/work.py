@@ -4,11 +4,16 @@ from plots import markup
 from plots.pictures import Pictures
 from plots.sections import heading, tables
 from plots.source import Source
+from tsduel.core.metrics import ALL
 
 NOTE = (
     "Objects and bytes are what a server allocated, by its own counters at the edges of a phase, without what reading "
     "them costs. They do not depend on how busy the machine is. They do not see locks, caches of the CPU, scheduling "
     "or sleep, and what a server does in the background falls into a phase at random."
+)
+TOGETHER = (
+    "A row of a query type stands on the blocks in which its work was counted alone. All types together were counted "
+    "in every block, with what reading costs and what fresh processes begin with."
 )
 TAKEN_OFF = "duel_taken_off_ratio"
 
@@ -25,6 +30,7 @@ def section(source: Source, _: Pictures) -> str:
         *tables.of_types(source, heads),
         tables.by_metric(source, loads) if any(side.rows_of(loads) for side in source.comparisons) else "",
         NOTE,
+        TOGETHER if any(side.row(name, ALL) for side in source.comparisons for name in heads) else "",
         _taken_off(source),
     )
     if source.plan.design.judged == "work":

@@ -174,7 +174,7 @@ def examine(sample: Sample) -> Findings:
         plain = _with_sittings(plain, ratios, errors)
     if plain.alike or plain.n < 2:  # noqa: PLR2004 - one difference has no spread
         return plain
-    deviation = statistics.stdev(changes)
+    deviation = statistics.stdev(spread)
     whole = replace(
         plain,
         ci95=interval(spread, LEVEL),

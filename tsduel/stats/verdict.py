@@ -33,6 +33,7 @@ SCREEN = "inconclusive (n < 6)"
 ENVIRONMENT = "inconclusive: environment"
 NOT_COMPARABLE = "not comparable"
 SHOWN = "shown"
+WIDE = "the interval does not rule out a change beyond the threshold"
 VERDICTS = (
     *(FAILED, REGRESSION, IMPROVEMENT, WORSE, BETTER, NEGLIGIBLE, EQUIVALENT),
     *(INCONCLUSIVE, SCREEN, ENVIRONMENT, NOT_COMPARABLE, SHOWN),
@@ -58,7 +59,8 @@ class Judged:
 def judge(samples: Sequence[Sample], seed: int) -> list[Judged]:
     """Judge all metrics of a comparison. `seed` draws the sign vectors where there are more than 12 blocks.
 
-    Over hosts, p is at least that of the metric over hosts: signs of blocks say nothing of other hosts.
+    Over hosts, p is at least that of the metric over hosts, adjusted by Holm: signs of blocks say nothing of other
+    hosts.
     """
     findings = [examine(sample) for sample in samples]
     adjusted: dict[int, float] = {}
@@ -67,9 +69,10 @@ def judge(samples: Sequence[Sample], seed: int) -> list[Judged]:
         tested = [i for i, s in enumerate(samples) if s.family == family and _untestable(s, findings[i]) is None]
         if tested:
             columns, groups = _aligned([(samples[i], findings[i]) for i in tested])
+            over = {i: over.p for i in tested if (over := findings[i].over)}
+            of_all_hosts = dict(zip(over, holm(list(over.values())), strict=True))
             for i, p in zip(tested, westfall_young(columns, seed, groups), strict=True):
-                over = findings[i].over
-                adjusted[i] = max(p, over.p) if over else p
+                adjusted[i] = max(p, of_all_hosts.get(i, 0.0))
         of_hosts = {i: hosts.p_differ for i in tested if (hosts := findings[i].hosts)}
         differ |= dict(zip(of_hosts, holm(list(of_hosts.values())), strict=True))
     return [_judged(sample, findings[i], adjusted.get(i), differ.get(i)) for i, sample in enumerate(samples)]
@@ -168,9 +171,7 @@ def _notes(judged: Judged) -> list[str]:
         _native(sample, findings),
         "identical in every block" if findings.identical else "",
         "the same difference in every block, so there is nothing to test" if constant else "",
-        "the interval does not rule out a change beyond the threshold"
-        if judged.verdict == NEGLIGIBLE and findings.ci95 and not within(findings.ci95, findings.limit)
-        else "",
+        WIDE if judged.verdict == NEGLIGIBLE and findings.ci95 and not within(findings.ci95, findings.limit) else "",
         _disagreeing(judged),
         _order(findings),
     ]

@@ -306,5 +306,5 @@ def advise(
         ways.append((cost_s, f"BLOCKS={needed} (about {lasting(cost_s)} more)"))
     if times <= MOST_TIMES:
         cost_s = (times - 1) * phase_s * blocks
-        ways.append((cost_s, f"phases {times:.1f} times as long (about {lasting(cost_s)} more)"))
+        ways.append((cost_s, f"phases {math.ceil(10 * times) / 10:.1f} times as long (about {lasting(cost_s)} more)"))
     return " or ".join(words for _, words in sorted(ways))
