@@ -22,6 +22,8 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     if source.pivoted:
         raise UserError(f"{run_dir} has no course over versions: it is a pivot; see its report")
     what = followed(source.plan.kind, environment, in_turn=source.plan.exchanges_load)
+    if what.by:
+        raise UserError("METRIC: A:B is followed by bisect and worst; a history is of one metric")
     rows = [(comparison, comparison.row(what.metric, what.query_type)) for comparison in source.comparisons]
     if not any(row and row["change_pct"] is not None for _, row in rows):
         raise UserError(

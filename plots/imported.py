@@ -25,6 +25,7 @@ from tsduel.core.metrics import GEOMEAN, METRICS
 from tsduel.core.results import run_directory
 from tsduel.core.sections import WorkloadAsked
 from tsduel.core.wording import number_of
+from tsduel.stats.rows import SHORT_PHASE_S
 from tsduel.workloads.tsbs.logs import PROCESS, Log, read_log
 from tsduel.workloads.tsbs.output import precise_mean_ms
 from tsduel.workloads.tsbs.queries import SAMPLES_PER_LINE
@@ -151,9 +152,9 @@ def samples_asked(flags: Mapping[str, str]) -> int | None:
             use_case=flags["use-case"], scale=int(flags["scale"]), interval=flags["log-interval"],
             start=flags["timestamp-start"], end=flags["timestamp-end"],
         )  # fmt: skip
+        return workload.window_s // workload.step_s * workload.scale * SAMPLES_PER_LINE[workload.use_case]
     except (KeyError, ValueError):  # a ValidationError of pydantic is a ValueError
         return None
-    return workload.window_s // workload.step_s * workload.scale * SAMPLES_PER_LINE[workload.use_case]
 
 
 def warnings(logs: Mapping[str, Log], labels: Mapping[str, str], figures: list[Row]) -> Iterator[str]:
@@ -184,9 +185,7 @@ def warnings(logs: Mapping[str, Log], labels: Mapping[str, str], figures: list[R
     lasted += [(query_type, output.wall_s) for log in logs.values() for query_type, output in log.queries.items()]
     # The longer phase first, so that the dictionary keeps the shorter one of both sides.
     by_length = sorted(((name, s) for name, s in lasted if s is not None), key=lambda phase: -phase[1])
-    yield from sentences.short_phases(
-        {name: seconds for name, seconds in by_length if seconds < sentences.SHORT_PHASE_S}
-    )
+    yield from sentences.short_phases({name: seconds for name, seconds in by_length if seconds < SHORT_PHASE_S})
 
 
 def _table(figures: list[Row], labels: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:

@@ -142,7 +142,7 @@ def trend(environment: Mapping[str, str], results: Path) -> str:
 
 
 def _stored(results: Path) -> Iterator[Source]:
-    for path in results.iterdir():
+    for path in results.iterdir() if results.is_dir() else ():
         if path.name in NO_RUNS or path.is_symlink() or not (path / "stats/comparison.json").is_file():
             continue
         try:

@@ -17,9 +17,11 @@ from tsduel.bisect import bisection, posterior, steps
 from tsduel.bisect.bisection import Bisection, Step
 from tsduel.bisect.metric import followed
 from tsduel.bisect.revisions import Line, Revision
+from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.plan import sources
 from tsduel.question import read as question
+from tsduel.stats.estimate import signed_rank_p
 from tsduel.targets import databases
 
 LIMIT = math.log1p(0.02)
@@ -478,6 +480,8 @@ def test_a_history_is_a_line_and_a_point_for_each_version(tmp_path, capsys):
     assert (run / "plots/history.svg").exists()
     with pytest.raises(UserError, match="no version has a change of mixed_cpu_cores"):
         history.main(run, {"METRIC": "mixed_cpu_cores"})
+    with pytest.raises(UserError, match="a history is of one metric"):
+        history.main(run, {"METRIC": "cpu:duel_cpu_us/cpu-max-all-1"})
 
 
 def test_what_became_better_is_searched_alike(search, repository):
@@ -500,6 +504,8 @@ def test_a_ratio_of_two_metrics_is_followed(search):
     search.show("s-00", own, by)
     assert search.begun.followed.name == "CPU of a query / CPU of a query, cpu-max-all-1"
     assert steps.read(search.begun, search.results).seen[3] == pytest.approx(WORSE)
+    row = search.begun.followed.row(files.read_json(search.results / "s-00/stats/comparison.json"), "candidate")
+    assert row["p"] == signed_rank_p([value - 0.3 for value in own])
     search.show("s-00", own, by | {"differences": [0.3] * 5})
     with pytest.raises(UserError, match="a ratio needs both in the same blocks"):
         search.step("0")

@@ -301,6 +301,13 @@ class TestInside:
             in_checkout.main(words, "", full=False, watch=False)
         assert asked == {}
 
+    def test_a_file_that_is_deleted_is_a_change(self, checkout):
+        """As one that is changed or new."""
+        before = in_checkout._tree(checkout.path)
+        name = checkout.git("ls-files").splitlines()[0]
+        (checkout.path / name).unlink()
+        assert in_checkout._tree(checkout.path) != before
+
     def test_the_main_branch_without_changes_is_nothing_to_compare(self, checkout, asked):
         """A file that is changed is."""
         checkout.git("checkout", "--quiet", "main")

@@ -237,6 +237,9 @@ class TestMachineOfFiles:
         found = machine.look(tmp_path, mode="fast", sample_s=3600)
         assert found["load"][:2] == ("warning", "1.50 processes ran or waited over the last minute, on 2 CPUs")
         assert not {"steal", "processes", "clock"} & set(found)
+        machine.program("nproc", "echo 1")
+        machine.write("proc/loadavg", "0.90 0.10 0.10 1/90 9\n")
+        assert machine.look(tmp_path, mode="fast", sample_s=3600)["load"][0] == "warning"
 
 
 @contextlib.contextmanager

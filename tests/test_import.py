@@ -193,6 +193,13 @@ def test_other_loads_are_a_failed_check(tmp_path, capsys):
     assert sentence in reported(tmp_path / "quiet", *quiet, code=4)
 
 
+def test_a_use_case_whose_samples_are_not_known_is_no_check(tmp_path):
+    """Both loads are alike, and nothing says how many samples they should have."""
+    other = [log.replace("use-case=cpu-only", "use-case=devops") for log in (BASELINE, CANDIDATE)]
+    assert all("devops" in log for log in other)
+    assert "samples, and" not in reported(tmp_path, *other)
+
+
 def test_what_differs_is_said(tmp_path):
     """Other windows, workers and counts of queries, and what make said, are warnings."""
     other = CANDIDATE.replace("--timestamp-start=2025-06-10", "--timestamp-start=2025-06-09")

@@ -238,6 +238,8 @@ class TestBroken:
         path = run(results, "torn", events=("run-start", "block-start"), blocks=1)
         with (path / "raw/host1/events.jsonl").open("ab") as stream:
             stream.write(b'\xff\n{"t": 1, "event": "run-e')
+        for study in ("museum", "worst"):
+            (results / study).mkdir()
         (results / "nowhere").symlink_to("gone")
         (results / "circle").symlink_to("circle")
         found = rows(results)
@@ -245,6 +247,7 @@ class TestBroken:
         assert "  interrupted 1 of 3  " in found["torn"]
         assert "  unreadable: a link that leads nowhere" in found["nowhere"]
         assert "  unreadable: " in found["circle"]
+        assert not {"museum", "worst"} & set(found)
 
     def test_a_latest_that_leads_nowhere_is_a_sentence(self, results):
         """`make list` and `make report` print it."""

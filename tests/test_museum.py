@@ -98,7 +98,7 @@ def typed(tmp_path, monkeypatch):
     def done(environment, target, run, *words):
         name = run.removeprefix("RUN=")
         said.append((target, *words))
-        if name.endswith(environment.get("FAILS", " ")):
+        if f"{target} {name}".endswith(environment.get("FAILS", " ")):
             raise UserError(f"make {target} ended with exit code 2, see above")
         row = {"metric": "duel_role_cpu_us", "query_type": "vmauth", "change_pct": -21.5, "lo_pct": -23.0,
                "hi_pct": -20.0, "verdict": "improvement"}  # fmt: skip
@@ -160,6 +160,15 @@ def test_one_that_fails_does_not_keep_the_others_from_running(tmp_path, typed, c
     assert "vm-gogc: " not in str(failure.value)
     assert [words[0] for words in typed] == ["tsbs", "tsbs", "bisect"]
     assert "-21.5 %" in capsys.readouterr().out
+
+
+def test_a_search_that_fails_keeps_what_was_measured(tmp_path, typed, capsys):
+    """The table has the figure; nobody measures it again."""
+    with pytest.raises(UserError, match="make bisect ended with exit code 2"):
+        page.main(["vm-gogc"], {"FAILS": "vm-gogc-bisect"}, tmp_path)
+    assert [words[0] for words in typed] == ["tsbs", "bisect"]
+    page.main([], {}, tmp_path)
+    assert "-21.5 % (-23.0 to -20.0 %), better" in capsys.readouterr().out
 
 
 def test_an_exhibit_that_there_is_not_is_refused():

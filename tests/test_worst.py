@@ -110,6 +110,7 @@ def test_a_planted_load_is_found_confirmed_and_named(tmp_path, effect, key):
     assert "with the usual load" in said
     again = (directory / "worst-1.yml").read_text()
     assert "\nlike: " in again
+    assert again.count("\ndesign: ") == 1
     assert (directory / "map.png").stat().st_size > 1000
 
 

@@ -117,6 +117,8 @@ def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
         rows=tuple(Row(**{field: row[field] for field in Row.model_fields if field in row}) for row in rows),
         runs=(run_name,),
     )
+    # A search that fails, or is killed, keeps what was measured.
+    _store(done, name, results)
     if exhibit.bisect:
         search, role = f"{stamp}-{name}-bisect", {"ROLE": exhibit.type} if exhibit.type else {}
         knobs = {"METRIC": exhibit.metric, **role, **exhibit.bisect}
@@ -125,9 +127,13 @@ def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
         done = done.model_copy(
             update={"traced": _traced(results, search), "traced_minutes": took, "runs": (run_name, search)}
         )
+        _store(done, name, results)
+    return done
+
+
+def _store(done: Shown, name: str, results: Path) -> None:
     files.private_directory(results / HOME)
     files.write(results / HOME / f"{name}.json", done.model_dump_json(indent=1) + "\n")
-    return done
 
 
 def keep(results: Path) -> list[str]:

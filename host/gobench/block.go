@@ -69,7 +69,7 @@ func (b *block) check(check, variant, row string, expected, actual float64, wron
 	c := record.Check{Check: check, Variant: variant, Phase: phaseName, QueryType: row, Expected: expected,
 		Actual: actual, OK: wrong == nil}
 	if wrong != nil {
-		c.Message = wrong.Error()
+		c.Message = b.Hidden.Mask(wrong.Error())
 	}
 	i := slices.IndexFunc(b.Checks, func(o record.Check) bool {
 		return o.Check == check && o.Variant == variant && o.QueryType == row && check != "bench_required"

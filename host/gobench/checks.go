@@ -36,7 +36,7 @@ func (b *block) checkFound() error {
 				o.why = "there is no benchmark for the row " + row + ": name those that all have (BENCH=), or see gobench.rename"
 			}
 			c := record.Check{Check: "bench_found", Variant: v.Name, Phase: "find", QueryType: row, Expected: 1, OK: o.why == "",
-				Message: o.why}
+				Message: b.Hidden.Mask(o.why)}
 			if c.OK {
 				c.Actual = 1
 			}

@@ -26,7 +26,7 @@ type found struct {
 }
 
 var (
-	mark   = regexp.MustCompile(`(?m)--- (FAIL|SKIP): (Benchmark\S*?)(?:-\d+)?(?: \(.*)?\r?$`)
+	mark   = regexp.MustCompile(`(?m)--- (FAIL|SKIP): (Benchmark\S*?)(-\d+)?(?: \(.*)?\r?$`)
 	allRan = regexp.MustCompile(`(?m)(PASS|FAIL)\r?$`)
 )
 
@@ -37,12 +37,16 @@ func outcomes(o output, so string) (f found) {
 		printed[r.name] = true
 	}
 	f.own = o.own
-	for _, m := range mark.FindAllStringSubmatch(o.text, -1) {
-		marked[m[2]] = m[1]
-	}
 	rest := o.text // behind the last one's name: others may print PASS, too
 	for _, m := range started.FindAllStringSubmatchIndex(o.text, -1) {
 		f.begun, rest = append(f.begun, o.text[m[2]:m[3]]), o.text[m[1]:]
+	}
+	for _, m := range mark.FindAllStringSubmatch(o.text, -1) {
+		name := m[2] + m[3]
+		if !slices.Contains(f.begun, name) {
+			name = m[2] // -GOMAXPROCS is behind it
+		}
+		marked[name] = m[1]
 	}
 	ran := allRan.MatchString(rest)
 	for _, name := range f.begun {

@@ -53,8 +53,9 @@ func results(text string, cpu int) (all []result) {
 	return all
 }
 
-// started is a benchmark that has begun.
-var started = regexp.MustCompile(`(?m)^(Benchmark\S*)\r?$`)
+// started is a benchmark that has begun, perhaps behind words that its parent left on the line; behind a colon it is a
+// mark, as in `--- FAIL: BenchmarkX`.
+var started = regexp.MustCompile(`(?m)(?:^|[^:\n] )(Benchmark\S*)\r?$`)
 
 // ofGo separates results that Go printed from lines in their format that a benchmark prints itself. Go prints the name
 // alone before a benchmark runs (-test.v), and one result, with allocations (-test.benchmem), when it has ended.

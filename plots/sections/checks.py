@@ -10,10 +10,11 @@ from plots import markup, numbers
 from plots.comparison import Comparison
 from plots.pictures import Pictures
 from plots.sections import heading
-from plots.sentences import SHORT_PHASE_S, short_phases
+from plots.sentences import short_phases
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
 from tsduel.core.wording import number_of
+from tsduel.stats.rows import SHORT_PHASE_S
 from tsduel.workloads.checks import CHECKS, FINISHED, FOUND
 
 MOST_FAILURES = 20

@@ -7,6 +7,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, Metric
 from tsduel.core.sections import Part
 from tsduel.core.wording import did_you_mean
+from tsduel.stats.estimate import signed_rank_p
 from tsduel.workloads import WORKLOADS
 
 WORDS = {
@@ -60,7 +61,8 @@ class Followed(Part):
             return other
         if own["native"] or other["native"] or len(own["differences"]) != len(other["differences"]):
             raise UserError(f"METRIC: {self.name}: a ratio needs both in the same blocks, and values above zero")
-        return own | {"differences": [a - b for a, b in zip(own["differences"], other["differences"], strict=True)]}
+        differences = [a - b for a, b in zip(own["differences"], other["differences"], strict=True)]
+        return own | {"differences": differences, "p": signed_rank_p(differences)}
 
 
 def followed(kind: str, environment: Mapping[str, str], *, in_turn: bool = False) -> Followed:

@@ -135,8 +135,10 @@ def _tree(top: Path) -> str:
     names = repository.answer(top, "ls-files", "-z", "--modified", "--others", "--exclude-standard").split("\0")
     times = []
     for name in filter(None, names):
-        with suppress(OSError):
+        try:
             times.append(f"{name} {(top / name).stat().st_mtime_ns}")
+        except OSError:
+            times.append(f"{name} is gone")
     return "\n".join([repository.answer(top, "rev-parse", "HEAD"), *times])
 
 

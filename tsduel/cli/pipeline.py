@@ -101,7 +101,7 @@ def calibrate() -> int:
     from tsduel.calibrate import page
     from tsduel.studies.study import drive
 
-    return drive(page.rule(results.home() / new_run({}, "calibrate")), compare)
+    return drive(page.rule(results.home() / (os.environ.get("RUN") or new_run({}, "calibrate"))), compare)
 
 
 def sweep(directory: Path, environment: Mapping[str, str]) -> int:

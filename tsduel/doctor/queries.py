@@ -7,14 +7,13 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tsduel.core import caches
+from tsduel.core import caches, children, codes
 from tsduel.core.errors import UserError
 from tsduel.core.record import DuelType, table
 from tsduel.core.rundir import open_run
@@ -107,13 +106,14 @@ def _stage(stage: str, directory: str, variables: Mapping[str, str]) -> tuple[in
         if source.is_dir() and not target.exists():
             target.parent.mkdir(exist_ok=True)
             target.symlink_to(source.resolve())
-    done = subprocess.run(
-        [sys.executable, "-m", "tsduel", stage, "check"],
-        cwd=directory, env=dict(variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
-    sentence = [line.removeprefix("tsduel: ") for line in done.stdout.splitlines() if line.startswith("tsduel: ")]
+    lines = list[str]()
+    command = ["env", "-C", directory, sys.executable, "-m", "tsduel", stage, "check"]
+    code = children.call(command, dict(variables), take=lines.append)
+    if codes.interrupted(code):
+        raise KeyboardInterrupt
+    sentence = [line.removeprefix("tsduel: ") for line in lines if line.startswith("tsduel: ")]
     # A run that ends by itself says why in its last line, after whatever came on standard error.
-    return done.returncode, "\n".join(sentence) or last_line(done.stdout)
+    return code, "\n".join(sentence) or last_line("\n".join(lines))
 
 
 def _table(run_dir: Path) -> tuple[str, bool]:

@@ -100,11 +100,12 @@ def experiment(study: Worst, at: Point, number: int, directory: Path) -> str:
         for part in above:
             inner = inner.setdefault(part, {})
         inner[last] = value
+    nested.setdefault("design", {})["blocks"] = blocks_anew(study)
     fixed = Path(study.knobs["EXPERIMENT"])
     like = os.path.relpath(fixed.with_suffix("") if fixed.suffix else Path("experiments") / fixed, directory)
     sections = "".join(f"{key}: {json.dumps(value)}\n" for key, value in nested.items())
     typed = " ".join(f"{k}={shlex.quote(v)}" for k, v in study.knobs.items() if k in {"BASELINE", "CANDIDATE", "SET"})
     return (
         f"# What {study.name} has found.\n#   make tsbs EXPERIMENT={directory / f'worst-{number}.yml'} {typed}\n"
-        f"name: worst-{number}\nlike: {like}\n{sections}design: {{blocks: {blocks_anew(study)}}}\n"
+        f"name: worst-{number}\nlike: {like}\n{sections}"
     )
