@@ -139,9 +139,13 @@ def folded(comparison: Comparison, title: str, query_types: Sequence[str]) -> st
 
 
 def answer(comparison: Comparison) -> list[str]:
-    """Return the verdict lines: mark, subject, both values, the meaning, and the query types that moved most."""
+    """Return the verdict lines: mark, subject, both values, the meaning, and the query types that moved most.
+
+    What else got worse comes last, where none of them did.
+    """
     lines = [said] if (said := before(comparison)) else []
-    for row in subjects(comparison):
+    rows = subjects(comparison)
+    for row in rows:
         metric, (unit, sides) = comparison.metrics[row["metric"]], numbers.sides(row)
         moved = _moved(comparison, row)
         meaning = sentence(row, metric) + (f". {moved}" if moved else "")
@@ -149,7 +153,7 @@ def answer(comparison: Comparison) -> list[str]:
             f"**{markup.text(metric.named(comparison.all_or(row['query_type'])))}**{markup.aside(comparison.note(row))}"
         )
         lines.append(f"{comparison.symbol(row)} {name}: {' → '.join(sides)} {unit}; {meaning}")
-    return lines
+    return lines + ([] if any(row["verdict"] == "regression" for row in rows) else _below(comparison, rows))
 
 
 def from_to(row: Row) -> str:

@@ -194,7 +194,7 @@ def test_the_example_is_made_from_its_tables(tmp_path, capsys):
     readme = (EXAMPLE.parents[1] / "README.md").read_text()
     (shown,) = re.findall(r"^```\n([✗✓].*?)^```$", readme, re.MULTILINE | re.DOTALL)
     lines = [" ".join(line.split()) for line in shown.splitlines() if line.strip()]
-    assert len(lines) == 8
+    assert len(lines) == 9
     assert [line for line in lines if line not in said] == []
     for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", readme):
         assert (EXAMPLE.parents[1] / picture).exists()
