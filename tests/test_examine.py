@@ -79,7 +79,7 @@ class Machine:
                 f"proc/{pid}/stat", f"{pid} ({name}) R 1 1 1 0 -1 {flags} 0 0 0 0 {int(run * 100 * share)} 0 0 0\n"
             )
 
-    def look(self, tmp_path, *words, mode="full", step_s=0.0, sample_s=0.5):
+    def look(self, tmp_path, *words, mode="full", step_s=0.0, sample_s=0.5, limits=LIMITS):
         """Return examine-host's lines about it, by subject. Its counters are those of the moment of each reading.
 
         The time since boot is a pipe: who reads it waits until the other files are written. `step_s`: of the clock
@@ -107,7 +107,7 @@ class Machine:
             "PATH": f"{self.bin}:{os.environ['PATH']}",
         }  # fmt: skip
         threading.Thread(target=live, daemon=True).start()
-        return examine(f"mode={mode}", f"dir={tmp_path}", *LIMITS, *words, environment=environment)
+        return examine(f"mode={mode}", f"dir={tmp_path}", *limits, *words, environment=environment)
 
 
 def examine(*words, environment=None):
@@ -226,10 +226,9 @@ class TestMachineOfFiles:
         noise = dict.fromkeys(("steal_pct", "steal_flag_pct"))
         words = subject.Subject("x", {}, noise=noise).asked()
         assert not any(word.startswith("steal") for word in words)
-        machine.write("proc/uptime", "1.00 0.00\n")
-        environment = os.environ | {"TSDUEL_SAMPLE_S": "0.2"}
-        found = examine("mode=full", f"dir={tmp_path}", *words, environment=environment)
-        assert found["steal"][0] == "ok"
+        level, finding, _ = machine.look(tmp_path, *words, limits=())["steal"]
+        assert level == "ok"
+        assert float(finding.split(" ")[0]) == pytest.approx(30, abs=3)
 
     @pytest.mark.parametrize(("load", "cpus"), [("1.50", 2), ("0.90", 1)])
     def test_the_fast_part_takes_no_sample(self, machine, tmp_path, load, cpus):

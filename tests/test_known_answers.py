@@ -117,7 +117,7 @@ def test_what_was_planted_is_found_and_nothing_else(checkout):
     assert float(slow["p_adj"]) <= 0.05
     # One of the two may be called different once in forty runs, which is what is promised; hardly ever both.
     both = (("duel_typical_ms", "geomean"), ("duel_cpu_us", "all"))
-    assert {found["same", *of]["verdict"] for of in both} != {"regression"}
+    assert sum(found["same", *of]["verdict"] in {"regression", "improvement"} for of in both) <= 1
 
     said = (run_dir / "report.md").read_text()
     of_candidate = said.partition("\n### CPU of the queries, slow-10")[2].partition("\n### ")[0]

@@ -7,11 +7,14 @@ import json
 import os
 from pathlib import Path
 
+import asking
 import plans
 import pytest
 
+from tsduel.build import ansible
 from tsduel.core.errors import UserError
 from tsduel.places import lock
+from tsduel.plan import resolve
 from tsduel.rounds import control
 
 
@@ -51,6 +54,22 @@ def test_a_stale_text_is_never_believed(held, tmp_path, stale):
     held(tmp_path / "r")
     with pytest.raises(UserError, match="this run is going on already: pid"):
         lock.refuse_if_taken(tmp_path / "r", "tsbs")
+
+
+@pytest.mark.usefixtures("held")
+def test_nothing_is_planned_or_built_while_another_run_goes_on(tmp_path, monkeypatch):
+    """`make tsbs` makes no cache and no plan then, and the build is refused again, if one has begun meanwhile."""
+    environment = os.environ | {"EXPERIMENT": str(tmp_path / "asked.yml"), "TSDUEL_CACHE": str(tmp_path / "cache")}
+    (tmp_path / "asked.yml").write_text(json.dumps(asking.written()))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="another run is going on on this machine"):
+        resolve.main(tmp_path / "results/r", environment | {"KIND": "tsbs"})
+    assert not (tmp_path / "cache").exists()
+    plans.write(tmp_path / "r")
+    (tmp_path / "r/host").mkdir()
+    (tmp_path / "r/host/inventory.json").write_text("{}")
+    with pytest.raises(UserError, match="another run is going on on this machine"):
+        ansible.main(tmp_path / "r")
 
 
 @pytest.mark.usefixtures("held")

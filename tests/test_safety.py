@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import stat
+import time
+from pathlib import Path
 
 import pytest
+from fakeproject import marked, wait_for
 from listening import listeners, not_loopback
 
 from tsduel.core.errors import UserError
@@ -47,6 +51,24 @@ class TestPrivate:
         with pytest.raises(UserError, match="/no/such"):
             plan.main(tmp_path / "results/r", environment)
         assert mode(tmp_path / "a/cache") == 0o700
+
+
+def test_a_run_listens_on_the_loopback_alone_and_goes_on_after_a_stop_of_the_terminal(project):
+    """Its servers and the driver; ^Z would leave a server held."""
+    project.plan(duel={"enabled": False})
+    process = project.start(FAKE_LOAD_S="3")
+    try:
+        wait_for(project.loads)
+        ours = [process.pid, *marked(project.cache / "scratch")]
+        assert listeners(ours)
+        assert not_loopback(ours) == set()
+        process.send_signal(signal.SIGTSTP)
+        time.sleep(0.3)
+        assert Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T"
+    finally:
+        process.send_signal(signal.SIGCONT)
+        said = project.end(process)
+    assert process.returncode == 0, said
 
 
 def test_the_test_of_listening_sees_who_listens():

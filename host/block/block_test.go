@@ -124,8 +124,11 @@ func TestThreeVariants(t *testing.T) {
 		t.Run(broken, func(t *testing.T) {
 			t.Parallel()
 			spec := fakes(t, modes...)
-			spec.Plan.Queries.Solo = false
+			spec.Plan.Queries.Solo, spec.Plan.Duel.Enabled = false, true
 			b := run(t, spec)
+			if compared := b.Duel != nil && len(b.Duel.Types) > 0; compared != (broken == "third") {
+				t.Errorf("%+v", b.Duel)
+			}
 			for _, v := range spec.Plan.Variants {
 				if broken == "third" && v.Name != broken && b.Solo[v.Name].DrainS == nil {
 					t.Errorf("%s was not run to its end", v.Name)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,7 +88,7 @@ func TestDeploymentsAreAsked(t *testing.T) {
 	if len(b.Duel.RSSPeakBytes)+len(b.Duel.Places)+len(b.Solo) > 0 || b.Duel.Unheld == "" {
 		t.Errorf("%+v", b.Duel)
 	}
-	if found := calls(spec); strings.Trim(strings.Join(found, " "), "endpoits ") != "" {
+	if found := calls(spec); slices.ContainsFunc(found, func(verb string) bool { return verb != "endpoints" }) {
 		t.Error(found)
 	}
 }

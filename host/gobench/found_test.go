@@ -64,8 +64,13 @@ func TestARowOfOneSideIsAFailedCheck(t *testing.T) {
 			}
 		}
 		got := "candidate: " + last["candidate"].Message + "; baseline: " + last["baseline"].Message
-		if !strings.HasPrefix(got, want) || last["candidate"].OK && last["baseline"].OK != (name == "Skips|BenchmarkZ") {
-			t.Errorf("%s: %s, want %s", name, got, want)
+		if len(last) != 2 || !strings.HasPrefix(got, want) || strings.HasSuffix(want, ": ") && got != want {
+			t.Errorf("%s: %d checks, %s, want %s", name, len(last), got, want)
+		}
+		for variant, c := range last {
+			if c.OK != (c.Message == "") {
+				t.Errorf("%s, %s: %+v", name, variant, c)
+			}
 		}
 	}
 }
