@@ -174,6 +174,9 @@ func (a *asking) warm(ctx context.Context) error {
 func (a *asking) check(v *variant, i int) error {
 	side, exchanges, difference := a.result.Sides[i], len(a.result.Exchanges), ""
 	planned := max(1, a.job.Until.Count, exchanges)
+	if a.result.Sides[0].Failure != "" { // it has ended the phase, and is blamed for that
+		planned = side.Compared
+	}
 	if a.result.First != nil {
 		difference = fmt.Sprintf(", first in exchange %d: %s", a.result.First.K, a.result.First.What)
 	}
@@ -248,7 +251,8 @@ func (a *asking) keep() error {
 	for i, side := range result.Sides {
 		name := sides[i].Name
 		var used servers.Usage // nil if the variant was not asked to the end
-		if marks := a.marks[name]; len(marks) > 1 {
+		if marks := a.marks[name]; len(marks) > 1 &&
+			(!a.in.Plan.Deployed() || len(marks[0]) == len(a.in.variants[name].Components)) {
 			used = marks[len(marks)-1].Since(marks[0])
 		}
 		if !a.in.Plan.Deployed() || len(used) == len(a.in.variants[name].Components) { // else it is not known

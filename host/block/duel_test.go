@@ -117,6 +117,31 @@ func TestASideThatKeptItsAnswersVoidsTheBlock(t *testing.T) {
 	}
 }
 
+// A side that is out ends the phase for two; the other one has done nothing wrong, whichever it is.
+func TestASideThatIsOutIsBlamedAlone(t *testing.T) {
+	for name, of := range map[string]struct {
+		frame func(*testing.T, ...string) *frame
+		mode  string
+	}{"queries": {duels, "die=20"}, "ingestion": {loads, "503"}} {
+		for at, bad := range []string{"baseline", "candidate"} {
+			t.Run(name+" "+bad, func(t *testing.T) {
+				t.Parallel()
+				modes := []string{"", ""}
+				modes[at] = of.mode
+				b := fight(t, of.frame(t, modes...))
+				if len(b.Failures) != 1 || b.Failures[0].Variant != bad {
+					t.Errorf("%+v", b.Failures)
+				}
+				for _, c := range b.Checks {
+					if !c.OK && c.Variant != bad {
+						t.Errorf("%+v", c)
+					}
+				}
+			})
+		}
+	}
+}
+
 func TestWhatAVariantDoesWrongInADuelIsItsOwn(t *testing.T) {
 	const differ = " answers to single-groupby-1-1-1 are not the same as baseline's, first in exchange %d: " +
 		`series .*: at 1749513600 the values are \d+ and \d+ \(duel/differences.json has both\)$`

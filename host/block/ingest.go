@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"tsduel/host/exchange"
@@ -99,7 +100,7 @@ func (i *ingestion) exchange(ctx context.Context, file *table, job exchange.Job)
 	if err != nil {
 		return err
 	}
-	i.ended = time.Now()
+	i.ended = result.Ended
 	i.kept.Exchanges, i.kept.Seconds = len(result.Exchanges), result.Elapsed.Seconds()
 	i.kept.Turns, i.kept.TurnS = result.Turns, result.TurnTime.Seconds()
 	for _, x := range result.Exchanges {
@@ -122,7 +123,9 @@ func (i *ingestion) exchange(ctx context.Context, file *table, job exchange.Job)
 	if err != nil {
 		return err
 	}
-	if i.in.Plan.Duel.LoadS > 0 && result.Stopped == "" {
+	// Where a side was out, it is blamed for that, and not the others.
+	out := slices.ContainsFunc(result.Sides, func(side exchange.Tally) bool { return side.Failure != "" })
+	if out || i.in.Plan.Duel.LoadS > 0 && result.Stopped == "" {
 		planned = i.kept.Lines
 	}
 	return i.judge(ctx, job.Sides, result, func(v *variant, _ int) error {

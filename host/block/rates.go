@@ -13,6 +13,7 @@ import (
 	"tsduel/host/pins"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
+	"tsduel/host/servers"
 )
 
 // ratesPatience is how long after the last intended start an operation may still begin. Tests wait longer.
@@ -255,9 +256,13 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	if before, err = r.Snapshots.Edge(ctx, s.Phase.Phase, "begin", s.QueryType); err != nil {
 		return nil, nil, nil, err
 	}
-	cpu, err := r.CPU()
-	if err != nil {
-		return nil, nil, nil, err
+	var cpu, now servers.Usage
+	var gone error
+	job.Ready = func() { cpu, gone = r.CPU() }
+	job.Worked = func() { // not later: what comes behind waits for as long as the slowest answer took
+		if gone == nil {
+			now, gone = r.CPU()
+		}
 	}
 	if r.window > 0 {
 		job.Window, job.Each = r.window, windows(r.variant, job.Streams)
@@ -275,7 +280,6 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	}
 	s.listen(r.Running...)
 	results, totals, failed := openloop.Run(alive, job)
-	now, gone := r.CPU()
 	if err := cmp.Or(ctx.Err(), r.Died(), failed, gone); err != nil {
 		return nil, nil, nil, err
 	}

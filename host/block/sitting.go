@@ -3,6 +3,7 @@ package block
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -191,7 +192,9 @@ func (s *sitting) countTogether(ctx context.Context, before map[string][]byte,
 		s.record.Counters[v.Name] = sum
 		byRole := map[string]int64{}
 		for role, now := range v.Objects {
-			byRole[role] = now - objects[v.Name][role] + s.record.ObjectsByRole[v.Name][role]
+			if earlier, has := objects[v.Name][role]; has {
+				byRole[role] = now - earlier + s.record.ObjectsByRole[v.Name][role]
+			}
 		}
 		s.in.byRole(&s.record.ObjectsByRole, v.Name, byRole)
 		return v.rowsRead("", before[v.Name], s.bodies[v.Name])
@@ -277,6 +280,7 @@ func (s *sitting) judge(ctx context.Context, sides []exchange.Side, result *exch
 func (s *sitting) cpuUsed(ctx context.Context, length time.Duration) (used map[string]int64, seconds float64,
 	err error) {
 	used = map[string]int64{}
+	known := map[string]int{}
 	begin := time.Now()
 	read := func(sign int64) error {
 		return s.all(func(v *variant) error {
@@ -286,6 +290,7 @@ func (s *sitting) cpuUsed(ctx context.Context, length time.Duration) (used map[s
 			}
 			if len(cpu) == len(v.Running) { // else it is not known
 				used[v.Name] += sign * cpu.Sum()
+				known[v.Name]++
 			}
 			return nil
 		})
@@ -297,5 +302,7 @@ func (s *sitting) cpuUsed(ctx context.Context, length time.Duration) (used map[s
 		return nil, 0, err
 	}
 	seconds = time.Since(begin).Seconds()
-	return used, seconds, read(1)
+	err = read(1)
+	maps.DeleteFunc(used, func(name string, _ int64) bool { return known[name] < 2 })
+	return used, seconds, err
 }

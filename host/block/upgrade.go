@@ -76,8 +76,11 @@ func (u *upgrade) copy(ctx context.Context, v *variant) (err error) {
 	if err := os.MkdirAll(v.Dir, 0o777); err != nil {
 		return err
 	}
-	u.record.Copies[v.Name], err = machine.Copy(ctx,
-		machine.Copying{From: u.source, To: v.Data, Immutable: v.Module.Immutable})
+	shared := v.Module.Immutable
+	if u.in.Plan.Queries.Cache == "cold" {
+		shared = "" // links share the pages that one side has read
+	}
+	u.record.Copies[v.Name], err = machine.Copy(ctx, machine.Copying{From: u.source, To: v.Data, Immutable: shared})
 	if err != nil {
 		return err
 	}
@@ -123,10 +126,12 @@ func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
 	if err := v.Equal("upgrade_start", 1, 1, ""); err != nil {
 		return err
 	}
-	if err := u.firstAnswer(ctx, v); err != nil {
+	launched := time.Now()
+	answered, err := u.firstAnswer(ctx, v)
+	if err != nil {
 		return err
 	}
-	rec.FirstAnswerS = time.Since(begin).Seconds()
+	rec.FirstAnswerS = rec.StartS + answered.Sub(launched).Seconds()
 	deadline := begin.Add(record.Seconds(u.in.Plan.Settle.TimeoutS))
 	quiet, err := v.waitQuiet(ctx, v.Module.Quiet, u.in.Plan.Settle.Polls, begin, deadline)
 	if err != nil {
@@ -140,27 +145,27 @@ func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
 
 // firstAnswer sends the first query of the duel that follows until its answer has data. If answers to all types
 // may have none, it waits for an answer.
-func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
+func (u *upgrade) firstAnswer(ctx context.Context, v *variant) (answered time.Time, err error) {
 	types := u.in.Row.QueryTypes
 	filled := slices.IndexFunc(types, func(t string) bool { return !u.in.Plan.MayBeEmpty(t) })
 	for deadline := time.Now().Add(record.Seconds(u.in.Plan.Watchdog.QueryStallS)); ; {
 		result, err := u.send(ctx, types[max(0, filled)], 1, exchange.Side{Name: v.Name, URL: v.URL()})
 		if err != nil {
-			return err
+			return answered, err
 		}
 		side := result.Sides[0]
 		if side.Failure == "" && (side.Empty == 0 || filled < 0) {
-			return nil
+			return result.Ended, nil
 		}
 		if err := v.Died(); err != nil {
-			return err
+			return answered, err
 		}
 		if time.Now().After(deadline) {
-			return checks.Faultf("no query was answered with data within %v s of the start: %s; %s",
+			return answered, checks.Faultf("no query was answered with data within %v s of the start: %s; %s",
 				u.in.Plan.Watchdog.QueryStallS, cmp.Or(side.Failure, "the answers have no data"), v.QueryServer().LastWords())
 		}
 		if err := record.Sleep(ctx, servers.ReadyEvery); err != nil {
-			return err
+			return answered, err
 		}
 	}
 }
@@ -209,7 +214,7 @@ func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
 func (u *upgrade) after(ctx context.Context) error {
 	var types []string
 	windows := []string{"@half", "@new"}
-	if u.in.Row.Block%2 == 1 {
+	if cmp.Or(u.in.Row.Replaces, u.in.Row.Block)%2 == 1 {
 		slices.Reverse(windows)
 	}
 	for _, queryType := range u.in.Row.QueryTypes {

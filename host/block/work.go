@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -18,7 +19,7 @@ func counts(s *sitting, queryType string) bool {
 		return false
 	}
 	at := slices.IndexFunc(s.in.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == queryType })
-	return s.in.Plan.Duel.Work == "all" || s.in.Plan.Duel.Work == "third" && (at+s.in.Row.Block)%shares == 0
+	return s.in.Plan.Duel.Work == "all" || s.in.Plan.Duel.Work == "third" && (at+cmp.Or(s.in.Row.Replaces, s.in.Row.Block))%shares == 0
 }
 
 // countedLast are the query types, those last whose work is counted: one reading then is the edge of two of them, and

@@ -76,6 +76,7 @@ type Result struct {
 	First       *record.Difference
 	Series      int // of the first side's first answer with data
 	Points      int
+	Ended       time.Time // of the last operation
 	Elapsed     time.Duration
 	ClientCPU   int64         // ns of this process in the phase
 	Turns       int           // how often another side ran than before
@@ -128,7 +129,8 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 	if err := cmp.Or(job.run(ctx, sides, t, result, burst, begin), t.end()); err != nil {
 		return nil, err
 	}
-	result.Elapsed, result.Turns, result.TurnTime = time.Since(begin), t.count, t.spent
+	result.Ended, result.Turns, result.TurnTime = time.Now(), t.count, t.spent
+	result.Elapsed = result.Ended.Sub(begin)
 	after, err := readUsed(sides, read)
 	if err != nil {
 		return nil, err

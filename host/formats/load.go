@@ -63,12 +63,13 @@ func (l Load) Run(ctx context.Context, out io.Writer) error {
 	defer cancel(nil)
 	batches := make(chan exchange.Operation, l.Workers)
 	var samples, rows atomic.Int64
-	var workers sync.WaitGroup
+	var sent, workers sync.WaitGroup
+	sent.Add(l.Workers)
 	begin := time.Now()
 	fmt.Fprint(out, loadHead)
 	for n := range l.Workers {
 		workers.Go(record.Caught(func() {
-			if err := l.work(ctx, l.URLs[n%len(l.URLs)], batches, &samples, &rows); err != nil {
+			if err := l.work(ctx, l.URLs[n%len(l.URLs)], batches, &samples, &rows, sync.OnceFunc(sent.Done)); err != nil {
 				cancel(err)
 			}
 		}))
@@ -87,9 +88,10 @@ func (l Load) Run(ctx context.Context, out io.Writer) error {
 		}
 	}
 	close(batches)
-	workers.Wait()
+	sent.Wait()
 	took := time.Since(begin)
 	ended <- struct{}{}
+	workers.Wait()
 	if err := cmp.Or(context.Cause(ctx), err); !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -97,7 +99,8 @@ func (l Load) Run(ctx context.Context, out io.Writer) error {
 }
 
 func (l Load) work(ctx context.Context, url string, batches <-chan exchange.Operation,
-	samples, rows *atomic.Int64) error {
+	samples, rows *atomic.Int64, sent func()) error {
+	defer sent()
 	parse, err := Of(l.Format)
 	if err != nil {
 		return err
@@ -120,6 +123,7 @@ func (l Load) work(ctx context.Context, url string, batches <-chan exchange.Oper
 		samples.Add(sink.Samples)
 		rows.Add(int64(batch.Lines))
 	}
+	sent() // what comes behind waits for as long as the slowest answer took
 	return exchange.Quiet(ctx, []*exchange.Conn{conn})
 }
 

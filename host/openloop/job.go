@@ -15,6 +15,7 @@ type Job struct {
 	Window time.Duration
 	Each   func(window []*Result)
 	Ready  func() // is called when all is ready, just before the begin; may be nil
+	Worked func() // is called when the last operation has ended; may be nil
 }
 
 // Stream is queries from several files in turn, or batches of lines, without the first Skip operations.

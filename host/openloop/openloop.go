@@ -102,6 +102,9 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 	watching.Wait()
 	results = add(results, take(streams))
 	totals.Elapsed = time.Since(begin)
+	if job.Worked != nil {
+		job.Worked()
+	}
 	for i, s := range streams {
 		if err := exchange.Quiet(ctx, s.conns); err != nil {
 			results[i].Wrong = cmp.Or(results[i].Wrong, err.Error())
