@@ -19,7 +19,7 @@ from tsduel.workloads.own.requests import Data
 DATA = Data(1749513600.0, 1749600000.0, "metricsql", labels={"job": ("a",)})
 READERS = {"rules": rules.read, "dashboard": grafana.read, "log": logs.read, "file": written.read}
 FEW = settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-MOST_S = 2.0  # of CPU
+MOST_S = 10.0  # of CPU
 KEYS = st.sampled_from(
     [
         *("groups", "rules", "expr", "alert", "record", "interval", "spec", "items", "data", "kind", "name", "query"),

@@ -116,7 +116,7 @@ class TestFaults:
         assert rented.api.names() == []
 
     def test_a_machine_that_is_gone(self, rented):
-        """After preemption the next provision moves its blocks away, and rents another with a new deadline."""
+        """After preemption the next provision, if it is agreed to, moves its blocks away, and rents another one."""
         rented.plan()
         _, first = rented.provision()
         block = rented.run_dir / "raw/host1/001"
@@ -124,7 +124,7 @@ class TestFaults:
         (block / "block.json").write_text("{}")
         rented.api.preempt()
         time.sleep(1.1)
-        done, second = rented.provision()
+        done, second = rented.provision(YES="1")
         assert done.returncode == 0, done.stderr
         assert second["expires"] > first["expires"]
         assert "blocks of two machines are not compared" in done.stderr

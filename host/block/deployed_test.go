@@ -129,7 +129,8 @@ func TestDeploymentsAreLoadedOnceIfTheyAreEmpty(t *testing.T) {
 	check(t, os.RemoveAll(spec.Dir), os.MkdirAll(spec.Dir, 0o755))
 	_, err := Run(t.Context(), spec)
 	if err == nil || err.Error() != "baseline has 480 rows already, and nothing is written to a server that has data: "+
-		"if this run had begun to write them, empty it and type the same command again; else leave out design.load: in_turn, and ask what is there" {
+		"if this run had begun to write them, empty it and type the same command again; else leave out "+
+		"design.load: in_turn, and ask what is there" {
 		t.Error(err)
 	}
 	if again := fmt.Sprint(asked[0]["/write"], asked[1]["/write"]); again != written || written == "0 0" {

@@ -19,7 +19,8 @@ func counts(s *sitting, queryType string) bool {
 		return false
 	}
 	at := slices.IndexFunc(s.in.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == queryType })
-	return s.in.Plan.Duel.Work == "all" || s.in.Plan.Duel.Work == "third" && (at+cmp.Or(s.in.Row.Replaces, s.in.Row.Block))%shares == 0
+	block := cmp.Or(s.in.Row.Replaces, s.in.Row.Block)
+	return s.in.Plan.Duel.Work == "all" || s.in.Plan.Duel.Work == "third" && (at+block)%shares == 0
 }
 
 // countedLast are the query types, those last whose work is counted: one reading then is the edge of two of them, and

@@ -34,13 +34,14 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// Go prints marks of names that end in a number without -GOMAXPROCS where that is 1, and with it elsewhere; a parent may
-// leave words on the line of the first name inside it.
+// Go prints marks of names that end in a number without -GOMAXPROCS where that is 1, and with it elsewhere; a parent
+// may leave words on the line of the first name inside it.
 func TestNamesThatEndInANumberAndWordsBeforeAName(t *testing.T) {
-	text := begun + "preparing... BenchmarkA/rows-1000\n--- FAIL: BenchmarkA/rows-1000\nBenchmarkA/rows\n--- SKIP: BenchmarkA/rows-2\n" +
-		"--- FAIL: BenchmarkA\nFAIL\n"
+	text := begun + "preparing... BenchmarkA/rows-1000\n--- FAIL: BenchmarkA/rows-1000\n" +
+		"BenchmarkA/rows\n--- SKIP: BenchmarkA/rows-2\n--- FAIL: BenchmarkA\nFAIL\n"
 	f := outcomes(output{text: text}, "ended")
-	if len(f.outcomes) != 2 || !strings.HasPrefix(f.outcomes[0].why, "BenchmarkA/rows-1000 failed:") || !f.outcomes[1].skipped {
+	if len(f.outcomes) != 2 || !strings.HasPrefix(f.outcomes[0].why, "BenchmarkA/rows-1000 failed:") ||
+		!f.outcomes[1].skipped {
 		t.Errorf("%+v of %q", f.outcomes, f.begun)
 	}
 }

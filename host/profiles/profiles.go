@@ -99,8 +99,8 @@ func scale(p *profile.Profile, factor int64) {
 	}
 }
 
-// Write writes PATH.pprof and PATH.stacks.json.gz. An empty sum is ErrEmpty, a value below 0 ErrNegative, and they write
-// no file.
+// Write writes PATH.pprof and PATH.stacks.json.gz. An empty sum is ErrEmpty, a value below 0 ErrNegative, and they
+// write no file.
 func (s *Sum) Write(path string) error {
 	if s.whole == nil || len(s.whole.Sample) == 0 {
 		return ErrEmpty

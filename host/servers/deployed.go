@@ -141,8 +141,8 @@ func (v *Variant) MustBeEmpty(counters []byte) error {
 		return record.UserError("whether %s is empty is not known (no counter of its /metrics says so), and nothing is "+
 			"written to a server that may have data: %s", v.Name, remedy)
 	case rows > 0:
-		return record.UserError("%s has %.0f rows already, and nothing is written to a server that has data: if this run had "+
-			"begun to write them, empty it and type the same command again; else %s", v.Name, rows, remedy)
+		return record.UserError("%s has %.0f rows already, and nothing is written to a server that has data: if this run "+
+			"had begun to write them, empty it and type the same command again; else %s", v.Name, rows, remedy)
 	}
 	return nil
 }
