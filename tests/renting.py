@@ -133,7 +133,7 @@ class Rented:
     def provision_all(self, **environment: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
         """Rent the machines; return the process and, if they came, what is known of them."""
         done = self._python("-c", PROVISION, **environment)
-        return done, json.loads(done.stdout) if done.returncode == 0 else {}
+        return done, json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
 
     def start(self) -> subprocess.Popen[str]:
         """Begin to rent it."""
