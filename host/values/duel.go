@@ -303,7 +303,6 @@ func (b *block) loadedInTurn(d *record.DuelRecord) error {
 			now, has := part.RSSPeakBytes[name]
 			peak, known = max(peak, float64(now)), known && has
 		}
-		peak = max(peak, float64(d.RSSPeakBytes[name])) // of the last sitting of queries
 		if _, alone := b.whole[[2]string{name, "rss_peak_bytes"}]; known && !alone {
 			b.value(name, "rss_peak_bytes", "", peak)
 		}

@@ -59,7 +59,7 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
     both = markup.paragraphs(
         "All data went to both versions in batches, in turn. CPU is counted until a server has nothing left to "
         "do. Of several batches in one turn the first is not timed. System calls are counted before the graceful stop, "
-        "which may write most of the data.",
+        "which may write most of the data. Peak memory is that of these loads.",
         tables.by_metric(source, names),
     )
     alone = source.plan.workload and source.plan.workload.alone
