@@ -99,7 +99,7 @@ def headline(comparison: Comparison) -> str:
         by_verdict.setdefault(verdict, []).append(f"{name}{markup.aside(beside)}")
     if by_verdict:
         parts = [f"{words}: {'; '.join(by_verdict[v])}" for v, (words, _) in HEADLINES.items() if v in by_verdict]
-        parts += [] if "regression" in by_verdict else _below(comparison, rows)
+        parts += _below(comparison, rows)
         if calm:
             who = (
                 f"The other {len(calm)} are below their" if len(calm) > 1 else f"{comparison.named(calm[0])}: below its"
@@ -114,15 +114,19 @@ def headline(comparison: Comparison) -> str:
 
 
 def _below(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
-    """Return what got worse of metrics that the answer does not have, which FAIL_ON=regression sees, too."""
-    told = {row["metric"] for row in rows}
-    worse = [row for row in comparison.rows if row["verdict"] == "regression" and row["metric"] not in told]
-    # Of a metric its mean, if that is worse; else the first of its types.
-    whole = sorted(worse, key=lambda row: row["query_type"] not in {"", GEOMEAN, ALL})
-    first = {row["metric"]: row for row in reversed(whole)}
+    """Return what got worse of metrics that the answer does not have, which FAIL_ON=regression sees, too.
+
+    Nothing where the answer has something worse itself. A metric is named once, by its mean if that is worse.
+    """
+    if any(row["verdict"] == "regression" for row in rows):
+        return []
+    told, first = {row["metric"] for row in rows}, dict[str, Row]()
+    for row in sorted(comparison.rows, key=lambda row: row["query_type"] not in {"", GEOMEAN, ALL}):
+        if row["verdict"] == "regression" and row["metric"] not in told:
+            first.setdefault(row["metric"], row)
     named = [
         f"{comparison.named(row)} ({from_to(row) if row['change_pct'] is None else numbers.effect(row)})"
-        for row in reversed(first.values())
+        for row in first.values()
     ]
     return [f"Also **✗ worse**: {'; '.join(markup.most(named, MOST_BROKEN))}"] if named else []
 
@@ -153,7 +157,7 @@ def answer(comparison: Comparison) -> list[str]:
             f"**{markup.text(metric.named(comparison.all_or(row['query_type'])))}**{markup.aside(comparison.note(row))}"
         )
         lines.append(f"{comparison.symbol(row)} {name}: {' → '.join(sides)} {unit}; {meaning}")
-    return lines + ([] if any(row["verdict"] == "regression" for row in rows) else _below(comparison, rows))
+    return lines + _below(comparison, rows)
 
 
 def from_to(row: Row) -> str:
