@@ -281,11 +281,7 @@ def _more(row: Row) -> str:
 
 
 def _unconfirmed(row: Row) -> str:
-    return (
-        ""
-        if numbers.by_ratio(row)
-        else "; p is adjusted for all metrics of its family, and more blocks make it smaller"
-    )
+    return "" if numbers.by_ratio(row) else "; p is adjusted for all metrics of its family: more blocks decide"
 
 
 def _reason(row: Row) -> str:

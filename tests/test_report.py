@@ -471,7 +471,7 @@ NEVER = {"verdict": "not comparable", "warnings": "not comparable: candidate nev
         ),
         (
             OPEN | {"p_adj": 0.055, "lo_pct": 0.3, "hi_pct": 3.8},
-            f"{UNSURE}; p is adjusted for all metrics of its family, and more blocks make it smaller",
+            f"{UNSURE}; p is adjusted for all metrics of its family: more blocks decide",
         ),
         (OPEN | {"p_adj": None, "warnings": "3 blocks lack a value"}, "inconclusive, 3 blocks lack a value"),
         (SCREEN | {"blocks": 1}, "2.0 % slower, one run each: no verdict"),

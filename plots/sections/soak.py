@@ -39,8 +39,8 @@ def sentences(source: Source) -> list[str]:
     lines += list(_differences(source, slopes))
     if slopes and not lines:
         lines.append(
-            "Nothing was shown to grow: of memory, CPU, open files and response times no interval lies above 0. What "
-            "may still be hidden is at most its upper end (*Hour after hour*)."
+            "Nothing was shown to grow: of memory, CPU, open files and response times no interval lies above 0. "
+            "The upper end of each is what may still be hidden (*Hour after hour*)."
         )
     return lines
 
