@@ -100,7 +100,8 @@ def name(setting: Mapping[str, Any], experiment: Experiment | None = None) -> st
     parts = []
     for key, value in setting.items():
         if experiment is not None and key in _WINDOW:
-            parts.append(f"window={getattr(experiment, 'workload').window_s / 3600:g}h")  # noqa: B009 - of databases only
+            asked = getattr(experiment, "workload")  # noqa: B009 - of databases only
+            parts.append(f"window={asked.window_s / 3600:g}h")
             continue
         *_, section, last = ["", *key.split(".")]
         short = _SHORT.get(last, last) if ends.count(last) == 1 else f"{section}.{last}"

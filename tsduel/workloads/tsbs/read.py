@@ -37,15 +37,8 @@ def read_block(run: Run, block: Block) -> Reading:
             keys = (row["variant"], metric.part, metric.phase, row["query_type"], metric.name, _finite(row["value"]))
             reading.measurements.append(Measurement(*keys, metric.unit))
         for row in table(block, "pairs"):
-            metric = METRICS[row["metric"]]
-            key = (
-                row["candidate"],
-                metric.part,
-                metric.phase,
-                row["query_type"],
-                metric.name,
-                _finite(row["log_ratio"]),
-            )
+            metric, ratio = METRICS[row["metric"]], _finite(row["log_ratio"])
+            key = (row["candidate"], metric.part, metric.phase, row["query_type"], metric.name, ratio)
             n, sittings = (int(row[name]) for name in ("n", "sittings"))
             se, deviation, effect = (_known(row[name]) for name in ("se", "sitting_sd", "second_effect"))
             reading.pairs.append(PairedRatio(*key, se, n, sittings, deviation, effect))
