@@ -285,6 +285,8 @@ class Component:
 
     def _take_git(self, work: Path) -> Path:
         spec, git = self.spec, self.builder.git
+        if self.path.is_file():
+            return self._unpacked(work)
         fetch = (PROJECT / "scripts/fetch-git", spec["repo"], spec["revision"])
         clone = self.builder.run(*fetch, cwd=PROJECT, capture=True).rstrip("\n")
         # What was checked out for earlier builds is gone by now.
@@ -305,10 +307,7 @@ class Component:
         """Copy the checkout with its changes and new files, so that the build writes nothing into the checkout."""
         spec, git, path, copy = self.spec, self.builder.git, self.path, work / "source"
         if path.is_file():
-            # Brought: the copy was made, and compared with the plan, where the checkout is.
-            copy.mkdir()
-            self.builder.run("tar", "-C", copy, "-xzf", path, cwd=work)
-            git("-C", copy, "reset", "--quiet")
+            self._unpacked(work)
         else:
             git("clone", "--quiet", "--shared", "--no-checkout", "--", path, copy)
             git("-C", copy, "reset", "--quiet", spec["revision"])
@@ -325,6 +324,13 @@ class Component:
                 git("-C", copy, "add", "--all", "--force")
                 git("-C", copy, *diff)
             git("-C", copy, "reset", "--quiet")
+        return copy
+
+    def _unpacked(self, work: Path) -> Path:
+        # Made, and compared with the plan, where the repository is.
+        (copy := work / "source").mkdir()
+        self.builder.run("tar", "-C", copy, "-xzf", self.path, cwd=work)
+        self.builder.git("-C", copy, "reset", "--quiet")
         return copy
 
     def _take_binary(self, work: Path) -> Path:

@@ -139,8 +139,13 @@ def effect(row: Mapping[str, Any]) -> str:
 
 
 def reach(low: float, high: float) -> str:
-    """Print an interval in percent: +2.6 to +5.5."""
-    return f"{change(low)} to {change(high)}"
+    """Print an interval in percent: +2.6 to +5.5; an end that is not zero and would be printed so has a digit more."""
+    away = low > 0 or high < 0
+    return " to ".join(_end(value) if away else change(value) for value in (low, high))
+
+
+def _end(value: float) -> str:
+    return change(value, DECIMALS if round(value, DECIMALS) else -math.floor(math.log10(abs(value))))
 
 
 def deciding(row: Mapping[str, Any]) -> tuple[float | None, float | None, int]:

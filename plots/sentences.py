@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from plots import markup, numbers
 from plots.comparison import NOT_CONFIRMED, Comparison, Row, decision
-from tsduel.core.metrics import ALL, GEOMEAN, METRICS, Metric
+from tsduel.core.metrics import ALL, GEOMEAN, METRICS, MIX, Metric
 from tsduel.core.wording import number_of
 from tsduel.stats.power import MOST_NEEDED
 from tsduel.stats.rows import SHORT_PHASE_S
@@ -82,7 +82,11 @@ def headline(comparison: Comparison) -> str:
     """Return the answer in one line, by verdict: "**✗ worse**: Ingestion rate (6.5 % slower). The other 3: ..."."""
     by_verdict: dict[str, list[str]] = {}
     rows = subjects(comparison)
-    calm = [row for row in rows if _verdict(row) in CALM and not _is_wide(row)]
+    # FAIL_ON=regression sees the rows of a mean, too.
+    calm = [
+        row for row in rows
+        if _verdict(row) in CALM and not _is_wide(row) and not _moved(comparison, row, ("regression",))
+    ]  # fmt: skip
     calm = calm if len(calm) < len(rows) else []
     for row in rows:
         if row in calm:
@@ -92,7 +96,6 @@ def headline(comparison: Comparison) -> str:
         p = f"adjusted p {numbers.probability(row['p_adj'])}" if verdict == NOT_CONFIRMED else ""
         metric = comparison.metrics[row["metric"]]
         much = size(row, metric) if sized else from_to(row) if _is_left_out(row) else ""
-        # FAIL_ON=regression sees a row of a mean, too.
         inside = "" if row["verdict"] == "regression" else _moved(comparison, row, ("regression",))
         beside = "; ".join(filter(None, [much, p, inside, comparison.note(row)]))
         name = markup.text(metric.named(comparison.all_or(row["query_type"])))
@@ -202,7 +205,7 @@ def _verdict(row: Row) -> str:
 
 def _moved(comparison: Comparison, of: Row, verdicts: Sequence[str] = ("regression", "improvement")) -> str:
     """Return how many rows of a mean moved, and the one that moved most; one that was zero moved more than any."""
-    rows = [row for row in comparison.of(of["metric"]) if row["query_type"] not in {"", GEOMEAN, ALL}]
+    rows = [row for row in comparison.of(of["metric"]) if row["query_type"] not in {"", GEOMEAN, ALL, MIX}]
     if len(rows) < 2 or of["query_type"] not in {GEOMEAN, ALL}:  # noqa: PLR2004 - one type
         return ""
     parts = []

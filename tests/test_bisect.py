@@ -32,6 +32,11 @@ WORSE, SAME = [0.049, 0.051, 0.05, 0.052, 0.048, 0.05], [0.001, -0.001, 0.002, 0
 # The line of revisions
 
 
+def test_an_experiment_is_found_by_its_name():
+    """As by every other command."""
+    assert bisection._kind({"EXPERIMENT": "quick"}, {}) == ("tsbs", "quick")
+
+
 @pytest.fixture
 def repository(tmp_path):
     """Make a repository: good, one, a merge of two commits, last; and a commit beside it."""

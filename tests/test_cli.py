@@ -13,7 +13,7 @@ import pytest
 from gitrepo import Repository
 
 from tsduel.bisect import steps
-from tsduel.cli import app, home, in_checkout, pipeline
+from tsduel.cli import app, home, in_checkout, pipeline, stage
 from tsduel.cli.commands import COMMANDS, by_topic, refuse_unread
 from tsduel.cli.knobs import KNOBS
 from tsduel.core import results, runlock
@@ -97,6 +97,27 @@ class TestStages:
         monkeypatch.setenv("VERSIONS", "v1 v2 v3")
         assert pipeline.history() == 0
         assert [words[0] for words in stages[0]] == ["look", *STAGES, "history-of"]
+        for code in (4, 5, 6):
+            stages[1]["report"] = code
+            monkeypatch.setenv("RUN", f"r{code}")
+            assert pipeline.history() == code
+            assert stages[0][-1] == ("history-of",)
+        stages[1]["report"] = 2
+        monkeypatch.setenv("RUN", "r2")
+        assert pipeline.history() == 2
+        assert stages[0][-1] == ("report",)
+
+    def test_a_search_that_was_killed_while_it_began_begins_again(self, tmp_path, monkeypatch):
+        """Its directory is there, and not what is searched."""
+        begun = []
+        monkeypatch.setenv("RUN", "b")
+        monkeypatch.setenv("TSDUEL_RESULTS", str(tmp_path))
+        monkeypatch.setattr(steps, "opened", lambda *_: begun.append(runlock.holder(tmp_path / "bisect/b")))
+        monkeypatch.setattr(steps, "following", lambda *_: {})
+        monkeypatch.setattr(pipeline.children, "call", lambda *_, **__: 0)
+        (tmp_path / "bisect/b").mkdir(parents=True)
+        assert pipeline.bisect() == 0
+        assert begun == [None]
 
     @pytest.mark.usefixtures("stages")
     def test_a_second_search_of_one_name_asks_for_no_step(self, tmp_path, monkeypatch):
@@ -301,6 +322,16 @@ class TestInside:
             in_checkout.main(words, "", full=False, watch=False)
         assert asked == {}
 
+    def test_a_side_is_a_word_and_what_is_not_read_is_refused(self, checkout, asked, monkeypatch):
+        """Neither is ignored."""
+        del checkout
+        with pytest.raises(UserError, match="METRIC: `tsbs` does not read it"):
+            app.Tsduel("tsduel").main(["here", "METRIC=cpu"], standalone_mode=False)
+        monkeypatch.setenv("BASELINE", "v1.130.0")
+        with pytest.raises(UserError, match=r"BASELINE: here a revision is a word: tsduel v1\.132\.0"):
+            in_checkout.main((), "", full=False, watch=False)
+        assert asked == {}
+
     def test_a_file_that_is_deleted_is_a_change(self, checkout):
         """As one that is changed or new."""
         before = in_checkout._tree(checkout.path)
@@ -366,6 +397,22 @@ class TestInside:
 
 QUICKLY = (f"BASELINE=binary:{sys.executable}", f"CANDIDATE=binary:{sys.executable}")
 """Sides that take no network."""
+
+
+@pytest.mark.parametrize(("command", "tried"), [("destroy", ["a", "b", "c"]), ("report", ["a"])])
+def test_one_run_of_a_study_that_cannot_be_given_back_does_not_keep_the_others(monkeypatch, command, tried):
+    """Each other stage ends with the first that fails."""
+    done = []
+
+    def execute(_, __, run):
+        done.append(run)
+        if run == "a":
+            raise UserError("a: a disk is left")
+
+    monkeypatch.setattr(stage, "_execute", execute)
+    with pytest.raises(UserError, match="a: a disk is left"):
+        stage._of_each(COMMANDS[command], command, ["a", "b", "c"])
+    assert done == tried
 
 
 def test_programs_read_runs_and_their_state(tsduel, tmp_path):

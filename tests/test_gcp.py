@@ -433,6 +433,14 @@ class TestBeforeAnythingIsMade:
         # What is there of this run already is among what is in use.
         assert set(provide._zones(Compute(PROJECT), where, fresh=False)) == hosts
 
+    def test_spot_machines_take_from_a_quota_of_their_own_where_there_is_one(self, google):
+        """Then those of others are not asked."""
+        google.quotas = {"CPUS": (0, 0), "PREEMPTIBLE_CPUS": (8, 0)}
+        assert provide._zones(Compute(PROJECT), asked(spot=True), fresh=True)
+        google.quotas = {"CPUS": (0, 0), "PREEMPTIBLE_CPUS": (0, 0)}
+        with pytest.raises(UserError, match="CPUS of us-central1 is 0"):
+            provide._zones(Compute(PROJECT), asked(spot=True), fresh=True)
+
     def test_a_machine_has_its_zones(self, google):
         """A zone that lacks the type is left out."""
         google.lacking |= {("us-central1-a", "n2-standard-8")}

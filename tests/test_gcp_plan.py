@@ -15,6 +15,7 @@ from renting import HERE, asked
 
 from tsduel.core.errors import UserError
 from tsduel.core.rundir import open_run
+from tsduel.places import hosts
 from tsduel.places import place as places
 from tsduel.places.gcp import catalog, prices, reap, rent
 from tsduel.plan import resolve as plan
@@ -299,6 +300,16 @@ class TestFleet:
             assert (places[first].name, places[first].price) == (places[second].name, places[second].price)
         steps = list(settings.rule(study))  # each answers with no code
         assert [step["TSDUEL_SHARED"] for step in steps] == ["1", "", "1", ""]
+        # Of what is still due, the last one gives back.
+        for at in (1, 3):
+            (runs[at].path / settings.REPORT).touch()
+        assert [step["TSDUEL_SHARED"] for step in settings.rule(study)] == ["", ""]
+        # Also where it did not come as far as to build.
+        hosts.write(runs[2].path, {}, provisioned=True)
+        (runs[0].path / settings.REPORT).touch()
+        left = settings.rule(study)
+        next(left)
+        assert left.send(2)["TSDUEL_STAGES"] == "give-back"
 
     @pytest.mark.parametrize(
         ("key", "values", "target"), [("gcp.spot", [True, False], "gcp"), ("k8s.cpus", [1, 2], "k8s")]

@@ -162,6 +162,7 @@ class TestVerdict:
         assert found.findings.over is None
         assert found.findings.ci95.level != 0.95
         assert "the hosts disagree" in " ".join(found.notes)
+        assert "the interval is of these alone" in " ".join(found.notes)
 
 
 E2, N2 = "e2-standard-8", "n2-standard-8"

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import threading
 from pathlib import Path
 
 import plans
@@ -195,6 +196,40 @@ class TestManifests:
         assert host["image"] == "docker.io/library/debian@sha256:ab"
         (told,) = said
         assert told.startswith("debian:12-slim is docker.io/library/debian@sha256:ab now, and may be another one later")
+
+    def test_nothing_is_made_once_it_was_interrupted(self, tmp_path, monkeypatch):
+        """The threads that wait for pods have ended before anything is given back."""
+        posted, interrupted = [], threading.Event()
+
+        def ask(_, method, *_asked, **_query):
+            if method == "POST":
+                posted.append(interrupted.is_set())
+            return {"metadata": {"name": "j", "uid": "u"}, "items": []}
+
+        def wait(_):
+            interrupted.set()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(cluster.Cluster, "ask", ask)
+        monkeypatch.setattr(cluster.Cluster, "events", lambda *_: [])
+        monkeypatch.setattr(pods.futures, "wait", wait)
+        monkeypatch.setattr(pods, "say", lambda _: None)
+        plans.write(tmp_path / "r", place=made())
+        before = threading.active_count()
+        with pytest.raises(KeyboardInterrupt):
+            pods.provide(tmp_path / "r", made())
+        assert threading.active_count() == before
+        assert not any(posted)
+
+    def test_a_defect_gives_back_too(self, tmp_path, monkeypatch):
+        """And stays what it was."""
+        back = []
+        plans.write(tmp_path, place=made())
+        monkeypatch.setattr(pods, "give_back", lambda *_: back.append("all"))
+        for wrong, raised in ((KeyError("items"), KeyError), (KeyboardInterrupt(), UserError)):
+            with pytest.raises(raised), pods.on_failure(tmp_path, made(), {}):
+                raise wrong
+        assert back == ["all", "all"]
 
     def test_the_role_is_what_the_program_asks_for(self):
         """No right is missing in docs/kubernetes-rbac.yml, and none too many."""

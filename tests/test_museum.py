@@ -171,6 +171,16 @@ def test_a_search_that_fails_keeps_what_was_measured(tmp_path, typed, capsys):
     assert "-21.5 % (-23.0 to -20.0 %), better" in capsys.readouterr().out
 
 
+def test_an_interruption_is_of_all_and_a_verdict_is_no_failure(monkeypatch):
+    """Whoever stops one exhibit does not want the next; one that got worse, or is noisy, was measured."""
+    for code in (0, 4, 5, 6):
+        monkeypatch.setattr(museum.children, "call", lambda *_, code=code: code)
+        assert museum._typed({}, "tsbs") == 0.0
+    monkeypatch.setattr(museum.children, "call", lambda *_: 130)
+    with pytest.raises(KeyboardInterrupt):
+        museum._typed({}, "tsbs")
+
+
 def test_an_exhibit_that_there_is_not_is_refused():
     """With those that there are."""
     with pytest.raises(UserError, match=r"vm-1: no exhibit of the museum; there are vm-10854, .*, or all"):

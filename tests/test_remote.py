@@ -118,6 +118,7 @@ def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
         *("UserKnownHostsFile=/known", "GlobalKnownHostsFile=/dev/null", "StrictHostKeyChecking=yes", "ServerAlive"),
     ):
         assert option in variables["ansible_ssh_args"]
+    assert 'IdentityFile="/my key/50%%"' in Host("there", key_file="/my key/50%").options()
     plain = " ".join(Host("there").options())
     assert "StrictHostKeyChecking" not in plain
     assert "KnownHosts" not in plain
@@ -252,15 +253,27 @@ class TestPack:
         done = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
         assert sorted(done.stdout.split("\n")) == ["", " D deleted", " M changed", "?? new"]
 
-    def test_a_binary_comes_as_it_is_and_a_repository_on_this_machine_does_not(self, tmp_path):
-        """A repository on this machine is refused."""
+    def test_a_binary_comes_as_it_is_and_of_a_repository_the_one_commit(self, tmp_path):
+        """Also of one that is no branch's last."""
         (tmp_path / "server").write_bytes(b"\x7fELF")
         run = self.run_of(tmp_path / "run", variant("baseline", "binary", path=str(tmp_path / "server")))
         pack.main(run)
         assert (run / "host/sources/key-of-baseline").read_bytes() == b"\x7fELF"
-        other = self.run_of(tmp_path / "other", variant("candidate", "git", repo="/src/db"))
-        with pytest.raises(UserError, match="variant candidate: /src/db lies on this machine"):
-            pack.main(other)
+        repository = Repository(tmp_path / "db")
+        for text in ("old", "new"):
+            repository.write("file", text)
+            repository.commit_all(text)
+        at = {"repo": str(repository.path), "revision": repository.git("rev-parse", "HEAD~1")}
+        other = self.run_of(tmp_path / "other", variant("candidate", "git", **at))
+        pack.main(other)
+        with tarfile.open(other / "host/sources/key-of-candidate") as archive:
+            archive.extractall(tmp_path / "there", filter="data")
+        assert (tmp_path / "there/file").read_text() == "old"
+        git = ["git", "-C", tmp_path / "there", "log", "--format=%s"]
+        assert subprocess.run(git, capture_output=True, text=True, check=True).stdout == "old\n"
+        gone = self.run_of(tmp_path / "gone", variant("candidate", "git", repo=at["repo"], revision="f" * 40))
+        with pytest.raises(UserError, match=f"{'f' * 40} cannot be packed: "):
+            pack.main(gone)
 
 
 @pytest.fixture

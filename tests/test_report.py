@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reports import NAME, compared, drawn, edit_json, edit_plan, made, section, text
 
 from plots import comment, exports, markup, numbers, report, sections
-from plots.sections.blocks import values_of
+from plots.sections.blocks import _of_mean, values_of
 from plots.sentences import sentence
 from plots.source import open_source
 from tsduel.cli import next_steps
@@ -397,6 +397,8 @@ ROW = {
         (None, None, "regression", ["0.2387", "0.2436"], numbers.MISSING),
         (-0.9, 2.2, "equivalent", ["0.239", "0.244"], "-0.6 to +1.9 (90 %)"),
         (-0.9, 1.9, "equivalent", ["0.239", "0.244"], "-0.9 to +1.9"),
+        (-2.9, -0.0027, "inconclusive", ["0.239", "0.244"], "-2.9 to -0.003"),
+        (-2.9, 0.0027, "inconclusive", ["0.239", "0.244"], "-2.9 to 0.0"),
     ],
 )
 def test_digits_follow_the_interval_and_it_is_the_one_that_decided(low, high, verdict, sides, interval):
@@ -525,6 +527,23 @@ def test_what_got_worse_far_below_stands_in_the_first_line(tmp_path):
     assert "Also **✗ worse**: Total query time, all types (+5.0 %)." in first
 
 
+def test_what_got_worse_in_a_calm_mean_stands_in_the_first_line(tmp_path):
+    """Also where something else is better."""
+    other = made(tmp_path, None, factors={})
+    worse = {"verdict": "regression", "change_pct": 5.0, "lo_pct": 4.0, "hi_pct": 6.0, "p_adj": 0.01}
+
+    def change(document):
+        of_type = [row for row in document["rows"] if row["metric"] == "duel_typical_ms"]
+        of_type[0].update(worse)
+        next(row for row in document["rows"] if row["metric"] == "load_rate").update(worse | {"verdict": "improvement"})
+
+    edit_json(other, "stats/comparison.json", change)
+    report.main(other)
+    first, _ = text(other).split("\n|", 1)
+    assert "**✓ better**: Ingestion rate" in first
+    assert re.search(r"Query time, all types \(.*1 of \d+ worse, largest ", first)
+
+
 def test_rows_have_one_order_and_one_name(run, capsys):
     """Those of the terminal's table, of the picture, of the lines below the answer, and of the tables further down."""
     report.print_summary(run)
@@ -550,6 +569,13 @@ def test_all_of_the_users_queries_are_the_mix_in_the_first_line_too(run, tmp_pat
     first = text(other).split("\n|", 1)[0]
     assert "Query time, the mix" in first
     assert "all types" not in first
+
+
+def test_a_mean_is_that_of_the_mix_where_there_is_one():
+    """As tsduel/stats/compare.py makes it; all types together are in none."""
+    types = pd.DataFrame({"query_type": ["all", "geomean", "a", "b", "mix"]})
+    assert _of_mean(types)["query_type"].tolist() == ["mix"]
+    assert _of_mean(types[:4])["query_type"].tolist() == ["a", "b"]
 
 
 def test_warnings_are_counted_on_the_first_screen(with_a_row, tmp_path):
@@ -592,6 +618,10 @@ def test_many_variants_share_a_matrix(tmp_path, capsys):
     assert re.search(r"^master +-\d\.\d ✓", said, re.MULTILINE)
     assert "95 % CI" not in said
     assert "| master " in comment.main(run).split("<details>")[0]
+    edit_json(run, "stats/comparison.json", lambda document: next(
+        row for row in document["rows"] if (row["candidate"], row["metric"]) == ("d1", "duel_total_ms")
+    ).update(verdict="regression"))  # fmt: skip
+    assert "**✗ worse** in something: v1.133.0, master" in comment.main(run)
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)

@@ -101,6 +101,19 @@ def test_what_is_not_judged_is_named_beside_what_is(tmp_path):
     assert len(lines) == 2
 
 
+def test_what_does_not_grow_is_not_said_to_grow_less(tmp_path):
+    """A slope lies above or below that of the other side, whatever the signs of both."""
+    table = pd.concat([windows(6, 4e6), windows(6, -1e6, variant="candidate", seed=2)])
+    (tmp_path / "stats").mkdir()
+    (tmp_path / soak.FILE).write_text(json.dumps([asdict(slope) for slope in soak.slopes(table)]))
+    labels = {"baseline": "v1", "candidate": "v2"}
+    lines = section.sentences(SimpleNamespace(run=SimpleNamespace(path=tmp_path), labels=labels, baseline="baseline"))
+    assert len(lines) == 2
+    assert lines[0].startswith("v1: memory grows by ")
+    assert lines[1].startswith("v2: memory: the slope is ")
+    assert " an hour below that of v1 (95 % CI " in lines[1]
+
+
 def test_a_difference_has_the_interval_of_both():
     """Of slopes of 1 and 4 MB an hour it is 3, wider than either."""
     one, four = (next(soak.slopes(windows(6, slope, seed=seed))) for slope, seed in ((1e6, 1), (4e6, 2)))

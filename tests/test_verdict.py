@@ -107,6 +107,14 @@ def test_zero_keeps_native_units(pairs, verdict, note):
     assert any(note in said for said in judged.notes)
 
 
+def test_a_block_with_a_zero_counts():
+    """It has both values, and no ratio of its exchanges."""
+    pairs = [(100.0, 0.0 if block < 4 else 40.0 + block) for block in range(10)]
+    ratios = [None if c == 0 else ratio for (_, c), ratio in zip(pairs, paired(NOISE, 0.01), strict=True)]
+    judged = alone(pairs=pairs, ratios=ratios)
+    assert (judged.findings.native, judged.findings.n, judged.verdict) == (True, 10, "improvement")
+
+
 @pytest.mark.parametrize(
     ("pairs", "verdict", "n", "note"),
     [

@@ -15,6 +15,7 @@ from tests.synthetic import Spec, write_run
 from tsduel.cli import pipeline
 from tsduel.core import codes, results
 from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
 from tsduel.question import read
 from tsduel.studies.study import drive
 from tsduel.worst import begin as beginning
@@ -159,6 +160,25 @@ def test_values_that_do_not_go_together_are_left_out(tmp_path):
     assert len({probe.at for probe in failed}) == 1
     assert "is shorter than one interval of 14h" in failed[0].failed
     assert not (tmp_path / failed[0].run).exists()
+
+
+def test_a_difference_that_has_no_percent_is_left_out(tmp_path):
+    """In the metric's own unit it cannot be held against a threshold in percent."""
+    study, probe = Worst.load(begin(tmp_path)), Probe(run="p", at=(), blocks=2, why="draw")
+    row = {"metric": "duel_cpu_us", "query_type": "all", "candidate": "candidate", "differences": [0.3], "p": 0.01}
+    (tmp_path / "p/stats").mkdir(parents=True)
+    (tmp_path / "p/stats/comparison.json").write_text(json.dumps({"rows": [row | {"native": True}]}))
+    read = probes._read(study, probe, tmp_path / "p", 1.0)
+    assert (read.values, read.failed.endswith("has a zero there, and no percent")) == ((), True)
+
+
+def test_its_files_are_found_from_any_directory(tmp_path, monkeypatch):
+    """The fields that it may change, and the experiment that its answer is like."""
+    monkeypatch.chdir(tmp_path)
+    directory = beginning.begun("w", {"MINUTES": "60"}, tmp_path)
+    study = Worst.load(directory)
+    like = probes.experiment(study, study.usual, 1, directory).partition("\nlike: ")[2].partition("\n")[0]
+    assert (directory / like).with_suffix(".yml").samefile(PROJECT / "experiments/worst.yml")
 
 
 def test_nothing_is_confirmed_of_a_version_against_itself(tmp_path):

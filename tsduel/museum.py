@@ -17,7 +17,7 @@ from pydantic import Field
 
 from tsduel.bisect.bisection import HOME as BISECTIONS
 from tsduel.bisect.bisection import Bisection
-from tsduel.core import children, files
+from tsduel.core import children, codes, files
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.core.sections import Part
@@ -154,7 +154,10 @@ def _typed(environment: Mapping[str, str], command: str, *words: str) -> float:
     own = {k: v for k, v in environment.items() if k not in {"RUN", "EXHIBIT"}}
     begin = time.monotonic()
     sys.stdout.flush()
-    if code := children.call([sys.executable, "-m", "tsduel", command, *words], own):
+    code = children.call([sys.executable, "-m", "tsduel", command, *words], own)
+    if codes.interrupted(code):
+        raise KeyboardInterrupt
+    if code not in codes.REPORTED:
         raise UserError(f"{command} {' '.join(words)} ended with exit code {code}, see above")
     return round((time.monotonic() - begin) / 60, 1)
 

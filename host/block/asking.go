@@ -244,7 +244,7 @@ func (a *asking) keep() error {
 		Compared: len(result.Exchanges), Differences: result.Differences, FirstQuery: a.first,
 		Series: result.Series, Points: result.Points, Seconds: result.Elapsed.Seconds(),
 		Turns: result.Turns, TurnS: result.TurnTime.Seconds(), CPUNS: map[string]int64{},
-		ClientCPUNS: result.ClientCPU, Stopped: result.Stopped, Counters: map[string]map[string]float64{}}
+		ClientCPUNS: result.ClientCPU, Stopped: a.in.Hidden.Mask(result.Stopped), Counters: map[string]map[string]float64{}}
 	if a.in.Host.Instructions {
 		kept.Instructions = map[string]int64{}
 	}

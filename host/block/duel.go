@@ -14,7 +14,8 @@ import (
 
 // runDuel runs a duel. A variant that fails leaves it; the others go on while two are alive.
 func runDuel(ctx context.Context, f *frame, when string, types []string, to **record.DuelRecord) (err error) {
-	d := &duel{in: f, when: when, types: types, sent: map[string]int{}, differences: []record.Difference{}}
+	d := &duel{in: f, when: when, types: types, sent: map[string]int{}, uncounted: map[string]bool{},
+		differences: []record.Difference{}}
 	d.record = &record.DuelRecord{Start: map[string]record.DuelStart{}, Places: []record.DuelPlace{},
 		Idle: []record.DuelIdle{}, Types: []record.DuelType{}, Load: []record.DuelLoad{},
 		Counters: map[string]map[string]float64{}, RSSBytes: map[string]int64{}, RSSPeakBytes: map[string]int64{}}

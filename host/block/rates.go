@@ -300,6 +300,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 		if result.Wrong != "" {
 			return nil, nil, nil, checks.Faultf("%s; %s", result.Wrong, r.QueryServer().LastWords())
 		}
+		result.Operations.Failure = r.in.Hidden.Mask(result.Operations.Failure)
 		kept := record.RateStream{Operation: operation(stream), Rate: stream.Rate, Operations: result.Operations,
 			Connections: stream.Connections, ResponseNS: percentiles(result.Response),
 			ServiceNS: percentiles(result.Service), LatenessNS: percentiles(result.Lateness)}

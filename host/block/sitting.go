@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -45,6 +46,7 @@ type duel struct {
 	sent        map[string]int
 	exchanges   *table
 	differences []record.Difference
+	uncounted   map[string]bool // the variants of which a sitting's counters were not read
 	// of /metrics, by variant, at the end of the last load
 	loadedBodies map[string][]byte
 }
@@ -146,7 +148,7 @@ func (s *sitting) readCounters(ctx context.Context) error {
 		return nil
 	})
 	s.countersRead, s.asked, s.readings = time.Now(), false, s.readings+1
-	return err
+	return cmp.Or(ctx.Err(), err)
 }
 
 func (s *sitting) keepRSS() error {
@@ -185,6 +187,14 @@ func (s *sitting) countTogether(ctx context.Context, before map[string][]byte,
 		}
 	}
 	return s.all(func(v *variant) error {
+		if before[v.Name] == nil || s.bodies[v.Name] == nil {
+			s.uncounted[v.Name] = true
+		}
+		if s.uncounted[v.Name] { // the operations of all sittings would be too many for what is known
+			s.record.Counters[v.Name] = map[string]float64{}
+			delete(s.record.ObjectsByRole, v.Name)
+			return v.rowsRead("", before[v.Name], s.bodies[v.Name])
+		}
 		sum := grown(v.Module, before[v.Name], s.bodies[v.Name])
 		for name, earlier := range s.record.Counters[v.Name] {
 			sum[name] += earlier

@@ -61,3 +61,28 @@ func TestWhatReadingCostsIsTakenOff(t *testing.T) {
 		t.Error(less)
 	}
 }
+
+// What one sitting has counted is not divided by the operations of all.
+func TestWorkIsUnknownIfOneSittingOfSeveralHasNotCounted(t *testing.T) {
+	s := counting(1, "all")
+	s.in.Row.Read, s.uncounted = []string{"b"}, map[string]bool{}
+	s.record = &record.DuelRecord{Counters: map[string]map[string]float64{}}
+	v := &variant{Variant: &servers.Variant{Variant: record.Variant{Name: "b"}}, in: s.in}
+	v.Module.Counters = map[string]record.Counter{"objects": {Name: "n"}}
+	s.in.variants = map[string]*variant{"b": v}
+	before := map[string][]byte{"b": []byte("n 100\n")}
+	for _, sitting := range []struct {
+		body  string
+		known bool
+	}{{"n 130\n", true}, {"", false}, {"n 130\n", false}} {
+		if s.bodies["b"] = nil; sitting.body != "" {
+			s.bodies["b"] = []byte(sitting.body)
+		}
+		if err := s.countTogether(t.Context(), before, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, known := s.record.Counters["b"]["objects"]; known != sitting.known {
+			t.Error(sitting, s.record.Counters)
+		}
+	}
+}

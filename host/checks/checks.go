@@ -23,6 +23,7 @@ type List struct {
 	Of                     string
 	In                     *record.Block
 	Part, Phase, QueryType string
+	Mask                   func(string) string // hides secrets in a message; nil if there are none
 }
 
 // Enter moves the variant to a phase that all variants begin together.
@@ -35,6 +36,8 @@ func (c *List) Check(one record.Check) error {
 	one.Variant = c.Of
 	if one.OK {
 		one.Message = ""
+	} else if c.Mask != nil {
+		one.Message = c.Mask(one.Message)
 	}
 	c.In.Checks = append(c.In.Checks, one)
 	if !one.OK {

@@ -77,6 +77,17 @@ type prometheusAnswer struct {
 type prometheusSeries struct {
 	Metric        map[string]string
 	Value, Values points
+	Histogram     json.RawMessage // [time, native histogram], compared as text
+	Histograms    []json.RawMessage
+}
+
+// histogramOf is a point whose value is a native histogram.
+func histogramOf(text json.RawMessage) (p point, err error) {
+	var parts [2]json.RawMessage
+	if err = json.Unmarshal(text, &parts); err == nil {
+		p.value, err = string(parts[1]), json.Unmarshal(parts[0], &p.seconds)
+	}
+	return p, err
 }
 
 // points are not parsed by encoding/json, which takes ten times as long: an answer can have millions of them.
@@ -131,7 +142,18 @@ func parsePrometheus(body []byte, _ *Operation) (*answer, error) {
 		if _, twice := parsed.series[key]; twice {
 			return nil, fmt.Errorf("the answer has series %s twice", key)
 		}
-		parsed.series[key] = append(series.Values, series.Value...)
+		points := append(series.Values, series.Value...)
+		if series.Histogram != nil {
+			series.Histograms = append(series.Histograms, series.Histogram)
+		}
+		for _, text := range series.Histograms {
+			var one point
+			if one, err = histogramOf(text); err != nil {
+				return nil, fmt.Errorf("%s is no histogram of an answer", firstLine(text))
+			}
+			points = append(points, one)
+		}
+		parsed.series[key] = points
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the answer's result is no list of series: %w", err)

@@ -62,6 +62,11 @@ func TestAnswersAreTheSameUpToWhatMayDiffer(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
+	histogram := `{"data":{"resultType":"matrix","result":[{"metric":{},"histograms":[[1,{"count":"2","sum":"3"}]]}]}}`
+	if got := differing("", plain, plain, []byte(histogram), []byte(strings.Replace(histogram, `"3"`, `"4"`, 1))); got !=
+		`series {}: at 1 the values are {"count":"2","sum":"3"} and {"count":"2","sum":"4"}` {
+		t.Errorf("%q", got)
+	}
 	if equalBut(volatile, []byte(matrix("2", 1)+"a"), []byte(matrix("2", 22)+"b")) ||
 		!equalBut(volatile, []byte(matrix("2", 1)), []byte(matrix("2", 22))) {
 		t.Error("only what is volatile may differ")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/url"
 	"regexp"
@@ -46,6 +47,9 @@ func (a *influxAnswer) read(body []byte) (partial bool, err error) {
 	decoder.UseNumber() // keeps a value as it is written
 	if err := decoder.Decode(a); err != nil {
 		return false, fmt.Errorf("the answer is no JSON: %w", err)
+	}
+	if _, more := decoder.Token(); more != io.EOF {
+		return false, errors.New("the answer has more behind its JSON")
 	}
 	if a.Error != "" {
 		return false, errors.New(a.Error)
@@ -105,8 +109,9 @@ func parseInfluxQL(body []byte, operation *Operation) (*answer, error) {
 func tagsOf(row []any) (all string) {
 	for _, value := range row {
 		if text, is := value.(string); is {
-			all += text + "\x00"
+			all += text + "\x01"
 		}
+		all += "\x00" // the column counts, too
 	}
 	return all
 }

@@ -30,6 +30,10 @@ func TestAnswersOfInfluxQLAreRead(t *testing.T) {
 			[]string{`{__name__="cpu_up",hostname="a"} [{1.7495136005e+09 true} {1.7495136015e+09 false}]`,
 				`{__name__="cpu_usage_user",hostname="a"} [{1.7495136005e+09 1} {1.7495136015e+09 3}]`,
 				`{__name__="cpu_usage_user",hostname="b"} [{1.7495136005e+09 2}]`}},
+		{"a text is a tag of its own column", "SELECT * from cpu",
+			`{"results":[{"series":[{"name":"cpu","columns":["time","x","y","n"],"values":[` +
+				`[1749513600000000000,"a",null,1],[1749513600000000000,null,"a",2]]}]}]}`,
+			[]string{`{__name__="cpu_n",x="a"} [{1.7495136e+09 1}]`, `{__name__="cpu_n",y="a"} [{1.7495136e+09 2}]`}},
 		{"no series", "SELECT mean(x) from y", `{"results":[{"statement_id":0}]}`, nil},
 	} {
 		path := "/query?" + url.Values{"q": {c.q}}.Encode() + "&db=benchmark"
@@ -52,6 +56,7 @@ func TestAnswersOfInfluxQLAreRead(t *testing.T) {
 		`"series":[{"name":"cpu","columns":["time","x"],"values":[["today",1]]}]`: "" +
 			`parsing time "today" as "2006-01-02T15:04:05.999999999Z07:00": cannot parse "today" as "2006"`,
 		`"statement_id":0,"error":"database not found: benchmark"`: "database not found: benchmark",
+		`}]}{"results":[{"series":[]`:                              "the answer has more behind its JSON",
 	} {
 		body = `{"results":[{` + body + `}]}`
 		if _, err := parseInfluxQL([]byte(body), &Operation{}); err == nil || err.Error() != sentence {

@@ -64,12 +64,17 @@ func parse(text []byte) (*profile.Profile, error) {
 	return whole, err
 }
 
+const stacksMost = 1 << 20
+
 func (s *Sum) merge(part *profile.Profile) (err error) {
 	parts := []*profile.Profile{part}
 	if s.whole != nil {
 		parts = []*profile.Profile{s.whole, part}
 	}
 	s.whole, err = profile.Merge(parts)
+	if err == nil && len(s.whole.Sample) > stacksMost {
+		return bound.Theirs("profiles with more than 1048576 stacks, and tsduel adds up no more")
+	}
 	return err
 }
 

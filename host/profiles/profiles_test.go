@@ -5,10 +5,13 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/pprof/profile"
 )
@@ -153,5 +156,22 @@ func TestNothingAndNonsense(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(path + "*"); left != nil {
 		t.Error(left)
+	}
+}
+
+// The next window begins when the one before would have ended.
+func TestAServerThatAnswersAtOnceIsNotAskedWithoutEnd(t *testing.T) {
+	text, asked := pprof(t, []string{"samples", "cpu"}, 10, [][]string{{"main.main"}}, []int64{1, 10}), 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		_, _ = w.Write(text)
+	}))
+	defer server.Close()
+	reader := NewReader([]string{"cpu"}, []string{"query"})
+	end := reader.Read(t.Context(), "query", time.Second, Endpoint{"b", "server", server.URL + "/"})
+	time.Sleep(300 * time.Millisecond)
+	end(1)
+	if e := reader.entry("b", "query", "server", "cpu"); asked != 1 || e.Why != "" {
+		t.Error(asked, e.Why)
 	}
 }

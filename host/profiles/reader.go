@@ -148,6 +148,7 @@ func (p *Reader) Read(ctx context.Context, work string, expect time.Duration,
 func (e *entry) windows(ctx context.Context, at string, length time.Duration, over <-chan struct{}) {
 	for read := time.Duration(0); ; length = min(longestWindow, read) {
 		seconds := math.Ceil(length.Seconds())
+		begun := time.Now()
 		text := e.fetch(ctx, fmt.Sprintf("%s?seconds=%.0f", at, seconds), record.Seconds(seconds))
 		if e.Why != "" {
 			return
@@ -157,7 +158,8 @@ func (e *entry) windows(ctx context.Context, at string, length time.Duration, ov
 		select {
 		case <-over:
 			return
-		default:
+		// A server that answers at once is not asked without end.
+		case <-time.After(time.Until(begun.Add(record.Seconds(seconds)))):
 		}
 	}
 }

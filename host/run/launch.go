@@ -64,7 +64,11 @@ func (d *Detached) launch() error {
 	}
 	if endsWithTheSession() {
 		// A lingering user's own units outlive the session.
+		before, _ := exec.Command("loginctl", "show-user", "--property=Linger", "--value", fmt.Sprint(os.Getuid())).Output()
 		lingers := command("loginctl", "enable-linger").Run()
+		if lingers == nil && strings.TrimSpace(string(before)) != "yes" {
+			_ = os.WriteFile(filepath.Join(d.cache, "linger"), nil, 0o600) // uninstall undoes it
+		}
 		if lingers == nil && command(slices.Concat(unit, []string{"--user", "--"}, argv)...).Run() == nil {
 			return nil
 		}

@@ -76,6 +76,8 @@ func OneLine(text string) string {
 	return strings.ToValidUTF8(line[:min(len(line), 400)], "")
 }
 
+const nameMost = 4 << 10
+
 var noName = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
 // Expvar makes exposition text of Go's expvar JSON. Each number is a sample, named by its path of keys joined
@@ -92,6 +94,12 @@ func Expvar(body []byte) ([]byte, error) {
 	var much error
 	var write func(name, labels string, value any)
 	write = func(name, labels string, value any) {
+		if len(name) > nameMost { // each object in another has the names of all around it
+			much = bound.Theirs("expvar JSON with a name of more than 4 KiB, and tsduel reads no more")
+		}
+		if much != nil {
+			return
+		}
 		switch value := value.(type) {
 		case json.Number:
 			if int64(text.Len()+len(name)+len(labels)) > bound.Counters { // a long name comes again with each of its numbers

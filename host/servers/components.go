@@ -45,7 +45,8 @@ type Variant struct {
 // New is a variant of which nothing runs. Its files are in dir, and its checks go into a block.
 func New(v record.Variant, given *Given, dir string, in *record.Block) *Variant {
 	return &Variant{Variant: v, given: given, Module: given.Plan.Targets[v.Target], Dir: dir,
-		Data: given.Layout.DataDir("loaded", v.Name), List: checks.List{Of: v.Name, In: in}, Objects: map[string]int64{}}
+		Data: given.Layout.DataDir("loaded", v.Name), Objects: map[string]int64{},
+		List: checks.List{Of: v.Name, In: in, Mask: given.Hidden.Mask}}
 }
 
 // server is a component that does not run yet.

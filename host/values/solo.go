@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"tsduel/host/record"
 	"tsduel/host/scrape"
@@ -32,9 +33,7 @@ func (b *block) solo(v record.Variant, of record.SoloRecord) {
 	// Snapshots of the duel are in the same file.
 	a.snapshots = slices.DeleteFunc(a.snapshots, func(s scrape.Snapshot) bool { return s.Epoch > ended })
 	for i, s := range a.snapshots {
-		if s.Subject == "" {
-			a.edges[s.Phase+" "+s.Edge] = &a.snapshots[i]
-		}
+		a.edges[strings.TrimRight(s.Phase+" "+s.Edge+" "+s.Subject, " ")] = &a.snapshots[i]
 	}
 	inTurn := b.plan.Design.Load == record.InTurn
 	if !inTurn || b.Kind == "warmup" {
@@ -123,13 +122,17 @@ func (a *alone) sizes() {
 
 // queries adds the figures of TSBS's closed loop.
 func (a *alone) queries() {
-	asked := false
+	asked, requests, misses := false, 0.0, 0.0
 	for _, t := range a.plan.Queries.Types {
-		asked = a.query(t.Name) || asked
+		if a.query(t.Name) {
+			begin, end := "query begin "+t.Name, "query end "+t.Name
+			requests += a.grown("cache_requests", begin, end)
+			misses += a.grown("cache_misses", begin, end)
+			asked = true
+		}
 	}
 	if asked {
-		requests := a.grown("cache_requests", settled, stopping)
-		a.add("cache_hit_ratio", "", 1-a.grown("cache_misses", settled, stopping)/positive(requests))
+		a.add("cache_hit_ratio", "", 1-misses/positive(requests))
 	}
 }
 

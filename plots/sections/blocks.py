@@ -12,7 +12,7 @@ from plots.comparison import NOT_CONFIRMED, Comparison, Row, decision
 from plots.pictures import Pictures
 from plots.sections import heading
 from plots.source import Source
-from tsduel.core.metrics import GEOMEAN
+from tsduel.core.metrics import ALL, GEOMEAN, MIX
 from tsduel.plan.forecast.spread import advise
 from tsduel.workloads.checks import FINISHED
 
@@ -114,13 +114,13 @@ def _figure(source: Source) -> Figure | None:
         if measured["block"].nunique() < LEAST:
             continue
         name = comparison.named(row, brief=True)
-        lanes.append(Lane(name, metric.unit, metric.better == "higher", numbers.by_ratio(row)))
+        lanes.append(Lane(name, metric.unit, metric.better == "higher", source.plan.crosses))
         # The warm-up blocks of several hosts do not stand at the beginning: leave them out.
         left_out = source.run.warmups if len(source.plan.every_host) > 1 else ()
         values.append(measured[~measured["block"].isin(left_out)].assign(lane=name))
         interval = {"low": row["lo_pct"], "high": row["hi_pct"], "estimate": row["change_pct"]}
         moved = changes_of(source, comparison, row, measured).assign(lane=name, **interval)
-        if numbers.by_ratio(row):
+        if source.plan.crosses:
             drawn = ["change", *interval]
             moved[drawn] = 1 + moved[drawn].astype(float) / 100
         changes.append(moved)
@@ -134,13 +134,13 @@ def values_of(source: Source, metric: str, query_type: str) -> pd.DataFrame:
     """Return columns block, variant, value of one row over all blocks.
 
     A geometric mean is over the types that all blocks have; without such types, over all types of complete
-    blocks.
+    blocks. It is that of the mix alone where there is one.
     """
     table = source.table("measurements")
     of_metric = table[table["metric"] == metric]
     if query_type != GEOMEAN:
         return of_metric[of_metric["query_type"] == query_type][["block", "variant", "value"]]
-    by_type = of_metric.pivot_table(index=["block", "variant"], columns="query_type", values="value")
+    by_type = _of_mean(of_metric).pivot_table(index=["block", "variant"], columns="query_type", values="value")
     wide = next(
         (kept for axis in ("columns", "index") if not (kept := by_type.dropna(axis=axis)).empty), by_type.iloc[:0]
     )
@@ -149,15 +149,20 @@ def values_of(source: Source, metric: str, query_type: str) -> pd.DataFrame:
     return wide.map(math.log).mean(axis="columns").map(math.exp).rename("value").reset_index()
 
 
+def _of_mean(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the types that a mean is made of, as tsduel/stats/compare.py does."""
+    types = table[~table["query_type"].isin([ALL, GEOMEAN])]
+    mixed = types["query_type"] == MIX
+    return types[mixed] if mixed.any() else types
+
+
 def changes_of(source: Source, comparison: Comparison, row: Row, values: pd.DataFrame) -> pd.DataFrame:
     """Return columns block, candidate, change (percent), counts: the log ratio of pairs.csv, or that of the values."""
     pairs, keys = source.table("pairs"), ["metric", "candidate"]
     of_row = pairs[(pairs[keys] == [row[key] for key in keys]).all(axis="columns")]
     if not of_row.empty:
-        is_mean = of_row["query_type"] == GEOMEAN
-        of_type = (
-            of_row[~is_mean] if row["query_type"] == GEOMEAN else of_row[of_row["query_type"] == row["query_type"]]
-        )
+        is_mean = row["query_type"] == GEOMEAN
+        of_type = _of_mean(of_row) if is_mean else of_row[of_row["query_type"] == row["query_type"]]
         ratios = of_type.groupby("block")["log_ratio"].mean()
     else:
         wide = values.pivot_table(index="block", columns="variant", values="value")

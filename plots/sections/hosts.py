@@ -1,11 +1,11 @@
 """A fleet: the estimate of each host, and the spread between hosts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from plots import markup, numbers
 from plots.charts.hosts import Whole, over_hosts
-from plots.comparison import Comparison
+from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
 from plots.sections import blocks, heading
 from plots.source import Source
@@ -88,12 +88,14 @@ def _spread(comparison: Comparison, source: Source) -> str:
     tested = [row for row in rows if row["hosts_p"] is not None]
     disagree = [comparison.named(row) for row in tested if row["hosts_p"] <= DISAGREE]
     if disagree:
-        return (
-            f"{text} **The hosts disagree** in {', '.join(disagree)}: the change depends on the host. More hosts "
-            "narrow the interval, more blocks do not."
-        )
+        where = "More hosts narrow the interval, more blocks do not" if _over_hosts(rows) else "More hosts show how far"
+        return f"{text} **The hosts disagree** in {', '.join(disagree)}: the change depends on the host. {where}."
     why = f"adjusted p above {DISAGREE:g}" if tested else "not tested"
     return f"{text} The hosts do not visibly differ by more than their blocks ({why})."
+
+
+def _over_hosts(rows: Sequence[Row]) -> bool:
+    return any(row["over_hosts"] for row in rows)
 
 
 def _table(comparison: Comparison) -> str:
@@ -105,7 +107,15 @@ def _table(comparison: Comparison) -> str:
             over = [numbers.number(row["hosts_pct"], 2), numbers.probability(row["hosts_p"])]
             change = [numbers.changed(row), numbers.interval(row)]
             cells.append([comparison.named(row), *each, *change, *over, numbers.count(row["hosts_needed"])])
-    head = ["Change, %", *hosts, "over hosts", "95 % CI", "between hosts, %", "p", "hosts needed"]
+    head = [
+        "Change, %",
+        *hosts,
+        "over hosts" if _over_hosts(rows) else "over blocks",
+        "95 % CI",
+        "between hosts, %",
+        "p",
+        "hosts needed",
+    ]
     return markup.table(head, cells, range(1, len(head)))
 
 
@@ -124,7 +134,7 @@ def _picture(source: Source, pictures: Pictures) -> str:
             changes.append(Whole(name, row, {str(host): own.tolist() for host, own in by_host}))
     return pictures.show(
         "hosts", "host by host", "The change on each host, and over hosts",
-        "A small dot is a block, a large mark a host's own estimate, the diamond and its bar the estimate over hosts "
-        "with its 95 % interval.",
+        "A small dot is a block, a large mark a host's own estimate, the diamond and its bar the estimate "
+        f"over {'hosts' if any(change.row['over_hosts'] for change in changes) else 'blocks'} with its 95 % interval.",
         over_hosts(changes, source.labels) if changes else None,
     )  # fmt: skip

@@ -36,13 +36,13 @@ def sentences(source: Source) -> list[str]:
         )
     grown = (slope for slope in slopes if slope.verdict == "grows" and slope.metric != "disk_bytes")
     lines += [f"{_of(source, slope)} {_grows(slope)}." for slope in grown]
-    lines += list(_differences(source, slopes))
+    differ = list(_differences(source, slopes))
     if slopes and not lines:
         lines.append(
             "Nothing was shown to grow: of memory, CPU, open files and response times no interval lies above 0. "
             "The upper end of each is what may still be hidden (*Hour after hour*)."
         )
-    return lines
+    return lines + differ
 
 
 @heading("Hour after hour", 29, "tsbs")
@@ -108,7 +108,7 @@ def _differences(source: Source, slopes: list[Slope]) -> Iterator[str]:
             continue
         estimate, lo, hi = interval
         if lo > 0 or hi < 0:
-            more, label = "more" if estimate > 0 else "less", markup.text(source.labels[source.baseline])
+            more, label = "above" if estimate > 0 else "below", markup.text(source.labels[source.baseline])
             low, high = (_amount(slope, value) for value in sorted((abs(lo), abs(hi))))
             by = f"{_amount(slope, abs(estimate))} an hour {more}"
-            yield f"{_of(source, slope)} grows by {by} than with {label} (95 % CI {low} to {high})."
+            yield f"{_of(source, slope)}: the slope is {by} that of {label} (95 % CI {low} to {high})."

@@ -70,7 +70,8 @@ def matrix(source: Source) -> tuple[list[str], list[list[str]], range]:
     """Return the matrix of many variants: the baseline's values, then the changes of each candidate."""
     baseline = source.labels[source.baseline]
     sides = [(side.labels[1], side) for side in source.comparisons]
-    return tables.matrix(sides, f"{source.changes} against {baseline}", baseline)
+    head = source.changes if len({side.crosses for _, side in sides}) == 1 else "Change, % or ratio,"
+    return tables.matrix(sides, f"{head} against {baseline}", baseline)
 
 
 def sides_of_all(source: Source) -> str:
@@ -78,6 +79,7 @@ def sides_of_all(source: Source) -> str:
     groups: dict[str, list[str]] = {}
     for side in source.comparisons:
         verdicts = {row["verdict"] for row in sentences.subjects(side)}
+        verdicts |= {row["verdict"] for row in side.rows} & {"regression", "worse"}
         verbs = [word for word, of in _DIFFERENT.items() if verdicts & of]
         groups.setdefault(verbs[0] if verbs else "", []).append(markup.text(side.labels[1]))
     words = {
@@ -218,7 +220,8 @@ def _picture(source: Source, pictures: Pictures) -> str:
 def _changes(comparison: Comparison, source: Source, kept: dict[str, Any] | None) -> list[Change]:
     def change(row: Row, group: str, name: str) -> Change:
         floor = calibration_of.floor_pct(kept, row["metric"], row["query_type"], row["blocks"]) if kept else None
-        return Change.of(row, group, name, floor)
+        # On an axis of ratios all are ratios.
+        return Change.of(row | {"threshold_pct": 0.0} if source.plan.crosses else row, group, name, floor)
 
     subjects, types = sentences.subjects(comparison), source.query_types
     rows = [("subjects", comparison.named(row, brief=True), row) for row in subjects]

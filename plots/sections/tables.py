@@ -85,7 +85,10 @@ def intervals(comparison: Comparison, heads: Heads, query_types: Sequence[str]) 
     """Return a table for each metric with the intervals and p of its query types, folded."""
     parts = []
     for metric, title in heads.items():
-        if rows := comparison.by_type(metric, query_types):
+        rows = comparison.by_type(metric, query_types)
+        if GEOMEAN in rows:  # both would be "all types"
+            rows.pop(ALL, None)
+        if rows:
             names = [_named(comparison, metric, query_type) for query_type in rows]
             parts.append(f"**{markup.text(title)}**\n\n{comparison.table(list(rows.values()), names, '')}")
     return markup.folded(f"Intervals and p of each: {comparison.labels[1]} against {comparison.labels[0]}", *parts)

@@ -65,7 +65,7 @@ list_foreign() { # -> FOREIGN, the names in CACHE that are not ours
   for path in "$CACHE"/{*,.[!.]*,..?*}; do
     case ${path##*/} in
     "$CACHE_MARKER" | "$CACHE_MARKER.partial"* | "$CACHE_LOCK" | "$CACHE_PACKAGES") continue ;;
-    tofu.partial.* | removed.* | lost+found) continue ;;
+    tofu.partial.* | removed.* | lost+found | linger) continue ;;
     esac
     for part in "${CACHE_PARTS[@]}"; do
       [[ ${path##*/} != "${part%%=*}" ]] || continue 2
@@ -202,7 +202,7 @@ remove_cache() { # [forget]: all our parts of CACHE; with `forget` the list of p
   elif [[ -s $CACHE/$CACHE_PACKAGES && ${1:-} != forget ]]; then
     note "kept: ${CACHE@Q}/$CACHE_PACKAGES, which 'make uninstall' needs"
   else
-    rm -f -- "$CACHE"/{"$CACHE_MARKER","$CACHE_PACKAGES","$CACHE_LOCK"}
+    rm -f -- "$CACHE"/{"$CACHE_MARKER","$CACHE_PACKAGES","$CACHE_LOCK",linger}
     rmdir --ignore-fail-on-non-empty -- "$CACHE" 2>/dev/null || true
   fi
 }

@@ -32,6 +32,9 @@ uninstall_remote() { # DIRECTORY DRY YES
   fi
   ((${#runs[@]} == 0)) || tell_line "$(bytes_of "${runs[@]}")" "runs/" "${#runs[@]} runs in ${directory@Q}"
   if ((DRY == 0)); then
+    # Only where a run had to ask for it.
+    [[ ! -v CACHE || ! -e $CACHE/linger ]] || loginctl disable-linger ||
+      note "the user still lingers: 'loginctl disable-linger' undoes it"
     [[ ! -v CACHE ]] || remove_cache forget
     ((${#runs[@]} == 0)) || remove_trees "${runs[@]}"
     rmdir --ignore-fail-on-non-empty -- "$directory/runs" "$directory/cache" "$directory" 2>/dev/null || true

@@ -16,6 +16,7 @@ from tsduel.core.wording import allowed
 from tsduel.places import place
 from tsduel.question import knobs
 from tsduel.question import read as question
+from tsduel.question.experiments import find
 from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.studies.study import Study
 from tsduel.workloads import DEFAULT_KIND, WORKLOADS
@@ -199,7 +200,7 @@ def _kind(environment: Mapping[str, str], passed: Mapping[str, str]) -> tuple[st
     """Return the kind of run and the file of its experiment, empty where knobs ask for Go benchmarks."""
     kind, experiment = environment.get("KIND", ""), environment.get("EXPERIMENT", "")
     if experiment:
-        kind = kind or str(question.read_file(Path(experiment)).get("kind", DEFAULT_KIND))
+        kind = kind or str(question.read_file(find(experiment)).get("kind", DEFAULT_KIND))
     elif not kind:
         kind = "gobench" if {"MODULE", "PACKAGE", "BENCH"} & set(passed) else DEFAULT_KIND
     if kind not in WORKLOADS:

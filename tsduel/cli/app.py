@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 
 import tsduel
 from tsduel.cli import home
-from tsduel.cli.commands import COMMANDS, PARTS, RUN, WORDS, by_topic, example, refuse_unread
+from tsduel.cli.commands import COMMANDS, PARTS, RUN, SIDES, WORDS, by_topic, example, refuse_unread
 from tsduel.cli.knobs import KNOBS, refuse_unknown
 from tsduel.core import codes, results
 from tsduel.core.errors import UserError
@@ -161,13 +161,14 @@ def _here(name: str) -> click.Command:
         revisions,
         click.Option(["--against"], metavar="REVISION", help="the baseline in place of the merge base"),
         click.Option(["--full"], is_flag=True, help="the default experiment in place of quick"),
-        *_options(list(COMMANDS["plan"].knobs)),
+        *_options([knob for knob in COMMANDS["plan"].knobs if knob not in SIDES]),
     ]
 
     def call(revisions: tuple[str, ...], against: str | None, full: bool) -> int:  # noqa: FBT001 - click's signature
         from tsduel.cli import in_checkout
 
-        os.environ.update(home.words_to_knobs(word for word in revisions if "=" in word))
+        os.environ.update(knobs := home.words_to_knobs(word for word in revisions if "=" in word))
+        refuse_unread(["tsbs"], knobs)
         named = [word for word in revisions if "=" not in word]
         return in_checkout.main(named, against or "", full=full, watch=name == "watch")
 

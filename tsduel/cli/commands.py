@@ -78,6 +78,8 @@ def _whole(topic: str, text: str, name: str, *groups: str) -> Command:
     return Command(topic, text, "tsduel.cli.pipeline", lambda m, *_: getattr(m, name)(), RESULTS, (*groups, *_ASKED))
 
 
+SIDES = ("BASELINE", "CANDIDATE", "VERSIONS")
+"""Knobs in whose place `tsduel here` and `tsduel watch` take words."""
 WORDS = {"museum": "EXHIBIT", "queries-check": "QUERIES"}
 """Commands whose words are the values of a knob."""
 COMMANDS = {

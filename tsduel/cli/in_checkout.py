@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tsduel.cli import pipeline
-from tsduel.cli.commands import COMMANDS
+from tsduel.cli.commands import COMMANDS, SIDES
 from tsduel.core import children, codes, repository, results
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
@@ -37,7 +37,10 @@ def main(revisions: Sequence[str], against: str, *, full: bool, watch: bool) -> 
     top = checkout()
     database = database_of(top)
     if len(revisions) + bool(against) > 2:  # noqa: PLR2004 - a comparison has two sides
-        raise UserError("two revisions at most: tsduel BASELINE CANDIDATE, or VERSIONS= for several")
+        raise UserError("two revisions at most: tsduel BASELINE CANDIDATE, or tsduel tsbs VERSIONS= for several")
+    for knob in SIDES:
+        if os.environ.get(knob, "").strip():
+            raise UserError(f"{knob}: here a revision is a word: tsduel v1.132.0; for all others: tsduel tsbs {knob}=")
     if watch and len(revisions) > 1:
         raise UserError("watch compares the working tree, with one revision at most")
     knobs = sides(top, revisions, against) | {
@@ -153,7 +156,7 @@ def _one_run(environment: Mapping[str, str]) -> str:
     command = [sys.executable, "-m", "tsduel", "tsbs"]
     code = children.call(command, {**environment, "RUN": name, "VIEW": "plain"}, take=lines.append)
     run_dir = results.home() / name
-    if code == codes.INTERRUPTED:
+    if codes.interrupted(code):
         raise KeyboardInterrupt
     if not (run_dir / "stats/comparison.json").exists():
         log = run_dir / "build/candidate.log"

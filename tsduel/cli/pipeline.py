@@ -33,7 +33,8 @@ def gobench() -> int:
 def history() -> int:
     """Compare all versions in one run, and draw a metric over them."""
     environment = {**os.environ, "RUN": os.environ.get("RUN") or new_run(os.environ, "history")}
-    return compare(environment) or _stage("history-of", environment)
+    code = compare(environment)
+    return (_stage("history-of", environment) or code) if code in codes.REPORTED else code
 
 
 def compare(environment: Mapping[str, str]) -> int:
@@ -74,7 +75,8 @@ def bisect() -> int:
 
     knobs = {**os.environ, "RUN": os.environ.get("RUN") or new_run({}, "bisect")}
     directory = results.home() / bisection.HOME / knobs["RUN"]
-    if not directory.is_dir():
+    # Also of a search that was killed while it began; where another one runs, the lock below says so.
+    if not (directory / bisection.Bisection.FILE).exists() and runlock.holder(directory) is None:
         steps.opened(knobs, results.home())
     with runlock.holding(directory, "bisect"):
         return drive(steps.rule(knobs, results.home()), compare) or _stage("bisection", knobs)

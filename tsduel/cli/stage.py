@@ -14,6 +14,7 @@ from tsduel.core import codes, files, hidden, results, runlock, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 
+GIVING_BACK = ("destroy", "give-back")
 TYPED = "TSDUEL_TYPED"
 """Set if `tsduel` was typed, and not `make`: sentences then name commands of `tsduel`."""
 _MAKE = re.compile(rf"\bmake (?=(?:{'|'.join(COMMANDS)})\b)")
@@ -53,13 +54,28 @@ def _execute(command: Command, name: str, run: str) -> int | None:
         # A stage of a study is that of each of its runs; what is about the blocks now, of the one that is going on.
         settings = importlib.import_module("tsduel.studies.settings")
         each = [settings.now(run_dir)] if command.topic == WHILE else [one.path for _, one in settings.runs(run_dir)]
-        return next(filter(None, (_execute(command, name, one.name) for one in each)), None)
+        return _of_each(command, name, [one.name for one in each])
     with ExitStack() as stack:
         if command.logged:
             stack.enter_context(runlog.recording(run_dir, name))
         if command.alone:
             stack.enter_context(runlock.holding(run_dir, name))
         return command.call(importlib.import_module(command.module), run_dir)
+
+
+def _of_each(command: Command, name: str, runs: list[str]) -> int | None:
+    """Run a command for each run of a study; one that cannot be given back does not keep the others."""
+    found, wrong = list[int | None](), list[str]()
+    for run in runs:
+        try:
+            found.append(_execute(command, name, run))
+        except UserError as error:
+            wrong.append(str(error))
+        if (wrong or found[-1]) and name not in GIVING_BACK:
+            break
+    if wrong:
+        raise UserError("\n".join(wrong))
+    return next(filter(None, found), None)
 
 
 def _defect(error: Exception, command: Command, name: str, run: str) -> str:

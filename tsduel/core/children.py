@@ -9,6 +9,13 @@ from pathlib import Path
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
+def mind_signals() -> None:
+    """Treat the end of a session like Ctrl-C; who was told to ignore it (nohup) goes on."""
+    for number in _FORWARDED:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+
+
 def call(
     command: Sequence[str | Path],
     environment: Mapping[str, str] | None = None,

@@ -12,6 +12,8 @@ CHECK_FAILED = 4
 TOO_NOISY = 5
 REGRESSION = 6
 INTERRUPTED = 130
+REPORTED = frozenset((DONE, CHECK_FAILED, TOO_NOISY, REGRESSION))
+"""How a run ends that has its comparison and its report."""
 _TOLD = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 FAIL_ON = ("", "regression")
 

@@ -32,10 +32,11 @@ def _named(text: str, value_of: Callable[[str], str]) -> list[str]:
     return found
 
 
-def needed(environment: Mapping[str, str], plan: Plan) -> list[str]:
-    """Return the names of the files that the hosts of a plan need: of its values, and of logins that are kept."""
+def needed(environment: Mapping[str, str], plan: Plan, *, builds: bool = True) -> list[str]:
+    """Return the names of the files that the hosts of a plan need: of its values, and of logins if they build."""
     home = caches.directory(environment) / HOME
-    logins = {login_name(part.repo) for variant in plan.variants for part in variant.components if part.repo}
+    parts = [part for variant in plan.variants for part in variant.components] if builds else []
+    logins = {login_name(part.repo) for part in parts if part.repo}
 
     def value_of(name: str) -> str:
         return (home / name).read_text(encoding="utf-8") if (home / name).exists() else hidden.known.get(name, "")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tsduel.core import rundir
-from tsduel.core.codes import INTERRUPTED
+from tsduel.core.codes import interrupted
 from tsduel.core.errors import UserError
 from tsduel.places import hosts, liveness
 from tsduel.places.place import provider_of
@@ -29,7 +29,14 @@ def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bo
     if forced and owner != run_dir:
         print(f"{run_dir.name} runs on the machines of {owner.name}: make destroy RUN={owner.name}")
         return code
-    if not forced and (not hosts.provisioned(owner) or code == INTERRUPTED):
+    if not forced and not hosts.provisioned(owner):
+        return code
+    if not forced and interrupted(code):
+        print(
+            f"{place.kind}: interrupted: what was made is kept, and is deleted at its deadline, or with: make destroy "
+            f"RUN={owner.name}",
+            file=sys.stderr,
+        )
         return code
     if forced or not (kept := _why_kept(run_dir, environment, code)):
         # Other runs of a study are still to come.

@@ -3,14 +3,15 @@
 import json
 import os
 import queue
-import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from tsduel.core import files, rundir, runlog
+from tsduel.core.children import mind_signals
 from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
 from tsduel.places.ssh.link import FETCHED, Link, is_home, note_home
@@ -35,7 +36,7 @@ def main(run_dir: Path) -> int:
         say(f"{run_dir}: all blocks are here already")
         return 0
     run, links = rundir.open_run(run_dir), Link.all(run_dir)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    mind_signals()
     board = show.Board()
 
     def view_of(name: str) -> View:
@@ -47,15 +48,18 @@ def main(run_dir: Path) -> int:
     try:
         return Fleet(run_dir, links, view_of).attend()
     except KeyboardInterrupt:
-        board.close()
+        with suppress(OSError):  # the terminal may be gone
+            board.close()
         where = f"{len(links)} machines" if len(links) > 1 else next(iter(links.values())).host.name
-        say(
-            f"\ndetached: the run goes on on {where}. To come back: make {run.plan.kind} RUN={run_dir.name}; "
-            f"to stop it: make stop RUN={run_dir.name}"
-        )
+        with suppress(OSError):
+            say(
+                f"\ndetached: the run goes on on {where}. To come back: make {run.plan.kind} RUN={run_dir.name}; "
+                f"to stop it: make stop RUN={run_dir.name}"
+            )
         return INTERRUPTED
     finally:
-        board.close()
+        with suppress(OSError):
+            board.close()
 
 
 class Fleet:

@@ -129,7 +129,12 @@ class Findings:
 
 def examine(sample: Sample) -> Findings:
     """Return the findings of a metric. If no block has both values, they have only the values of each side."""
-    of_blocks = () if sample.metric.native else sample.ratios
+    # A block with a zero has no ratio, and counts.
+    zero = any(
+        ratio is None and b is not None and c is not None and min(b, c) <= 0
+        for ratio, (b, c) in zip(sample.ratios, sample.pairs, strict=False)
+    )
+    of_blocks = () if sample.metric.native or zero else sample.ratios
     both = [
         (i, b, c)
         for i, (b, c) in enumerate(sample.pairs)

@@ -219,7 +219,8 @@ def _disagreeing(judged: Judged) -> str:
         return ""
     means = sorted(hosts.means.items(), key=lambda item: item[1])
     ends = ", ".join(f"{_shown(judged.findings, mean)} on {host}" for host, mean in (means[0], means[-1]))
-    return f"the hosts disagree: {ends} (p {p:.2g}); more hosts narrow this, more blocks do not"
+    remedy = "more hosts narrow this, more blocks do not" if judged.findings.over else "the interval is of these alone"
+    return f"the hosts disagree: {ends} (p {p:.2g}); {remedy}"
 
 
 def _order(findings: Findings) -> str:

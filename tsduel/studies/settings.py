@@ -193,19 +193,19 @@ def described(directory: Path) -> list[str]:
 def rule(directory: Path) -> Rule:
     """Yield the knobs of each run that has not ended; return 3 if a setting failed, or the code that ended all."""
     study, failed = Sweep.load(directory), 0
-    places = {step.run: open_run(directory.with_name(step.run)).plan.place for step in study.in_order}
+    due = [step for step in study.in_order if not (directory.with_name(step.run) / REPORT).exists()]
+    places = {step.run: open_run(directory.with_name(step.run)).plan.place for step in due}
     machines = {name: own.of("", "name") or name for name, own in places.items()}
     last = {machine: name for name, machine in machines.items()}
-    for step in study.in_order:
+    for step in due:
         report = directory.with_name(step.run) / REPORT
-        if report.exists():
-            continue
         is_last = last[machines[step.run]] == step.run
         own = {**study.given, **_knobs(step, study.given), "EXPERIMENT": study.asked.experiment, "FAIL_ON": ""}
         own |= {"RUN": step.run, "KIND": study.kind, "TSDUEL_STAGES": STAGES, "TSDUEL_SHARED": "" if is_last else "1"}
         code = yield own
         if code in {codes.DEFECT, codes.USER}:
-            if not is_last:
+            owner = directory.with_name(places[step.run].of("", "rented_by") or step.run)
+            if not is_last or hosts.provisioned(owner):
                 yield own | {"TSDUEL_SHARED": "", "TSDUEL_STAGES": "give-back", "TSDUEL_FAILED": str(code)}
             return code
         failed = failed or (0 if report.exists() else code)

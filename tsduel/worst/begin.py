@@ -14,6 +14,7 @@ from tsduel.core.wording import allowed
 from tsduel.places.place import PLACES
 from tsduel.question import knobs
 from tsduel.question import read as question
+from tsduel.question.experiments import find
 from tsduel.worst.search import CONFIRM_BLOCKS, FEWEST, HOME, PROBE_S, Key, Worst
 
 EXPERIMENT, SPACE = "experiments/worst.yml", "experiments/worst/space.yml"
@@ -68,7 +69,7 @@ def _new(name: str, own: Mapping[str, str], typed: Mapping[str, str], environmen
     seed = own.get("SEED", "1")
     if not (seed.isdigit() and 1 <= int(seed) <= MOST_SEED):
         raise UserError(f"SEED: {seed!r} is no whole number from 1 to {MOST_SEED}")
-    space = read_space(Path(own.get("SPACE", SPACE)), passed)
+    space = read_space(find(own.get("SPACE", SPACE)), passed)
     sign = 1 if (what.higher_is_better == (wanted == "better")) else -1
     return Worst(
         name=name, created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), kind="tsbs", given=dict(typed),

@@ -13,6 +13,7 @@ from tsduel.core import codes, files, rundir
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan
 from tsduel.question import read as question
+from tsduel.question.experiments import find
 from tsduel.studies.study import Rule
 from tsduel.worst.search import Point, Probe, Worst, blocks_anew, following
 
@@ -76,6 +77,8 @@ def _read(study: Worst, probe: Probe, run: Path, seconds: float) -> Probe:
     if row is None or not row["differences"]:
         why = next((why for block in blocks for why in block.left_out), f"see {run}")
         return probe.model_copy(update={"failed": f"it has no {study.followed.name}: {why}", **took})
+    if row.get("native"):
+        return probe.model_copy(update={"failed": f"{study.followed.name} has a zero there, and no percent", **took})
     values = tuple(study.sign * value for value in row["differences"])
     return probe.model_copy(update={"values": values, "p": row["p"], **took})
 
@@ -101,8 +104,7 @@ def experiment(study: Worst, at: Point, number: int, directory: Path) -> str:
             inner = inner.setdefault(part, {})
         inner[last] = value
     nested.setdefault("design", {})["blocks"] = blocks_anew(study)
-    fixed = Path(study.knobs["EXPERIMENT"])
-    like = os.path.relpath(fixed.with_suffix("") if fixed.suffix else Path("experiments") / fixed, directory)
+    like = os.path.relpath(find(study.knobs["EXPERIMENT"]).with_suffix(""), directory)
     sections = "".join(f"{key}: {json.dumps(value)}\n" for key, value in nested.items())
     typed = " ".join(f"{k}={shlex.quote(v)}" for k, v in study.knobs.items() if k in {"BASELINE", "CANDIDATE", "SET"})
     return (

@@ -1,7 +1,6 @@
 """Deletes the machines of a run with Terraform, and verifies with Google's API that nothing is left."""
 
 import os
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tsduel.core import files
+from tsduel.core.children import mind_signals
 from tsduel.core.errors import UserError
 from tsduel.core.place import GcpPlace
 from tsduel.places import hosts
@@ -78,12 +78,6 @@ def _said(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     return str(error) if isinstance(error, CloudError | OSError | TerraformError | UserError) else repr(error)
-
-
-def mind_signals() -> None:
-    """Treat the end of a session like Ctrl-C, so that Terraform is stopped and the machines are given back."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tsduel.core.children import mind_signals
 from tsduel.core.errors import UserError
 from tsduel.core.place import GcpPlace
 from tsduel.core.project import PROJECT
@@ -21,6 +22,7 @@ from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.messages import CloudError, NoCapacityError, NoDeadlineError
 from tsduel.places.gcp.terraform import Terraform, TerraformError
 from tsduel.places.ssh import probe
+from tsduel.places.ssh.link import is_home
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
 
 EXPIRES = "%Y%m%dt%H%M%Sz"
@@ -41,7 +43,7 @@ def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> 
     Machines that the run has already stay, with their deadline. A machine that is gone is not rented again while others
     run: spare hosts run its blocks. If each block needs all machines, all are given back and rented again.
     """
-    give_back.mind_signals()
+    mind_signals()
     terraform = Terraform(run_dir)
     compute = Compute(place.project, run_dir)
     recorded = hosts.known(run_dir)
@@ -237,7 +239,8 @@ def _running(terraform: Terraform, compute: Compute, place: GcpPlace) -> bool:
 def _put_aside(run_dir: Path) -> None:
     """Move the blocks of a lost machine to where no stage reads them: they cannot be compared with new ones."""
     raw = run_dir / "raw"
-    if not any(raw.glob("*/*/block.json")):
+    # A run of a study that has ended keeps its blocks.
+    if is_home(run_dir) or not any(raw.glob("*/*/block.json")):
         return
     number = 1 + len(list(run_dir.glob("raw-of-lost-machine-*")))
     aside = raw.rename(run_dir / f"raw-of-lost-machine-{number}")

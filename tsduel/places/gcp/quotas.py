@@ -1,6 +1,7 @@
 """Whether the project's quotas have room for the machines; checked before anything is made."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tsduel.core.place import GcpPlace
 from tsduel.places.gcp.api import Compute
@@ -18,6 +19,12 @@ def used_up(compute: Compute, place: GcpPlace, cpus: int) -> str:
     disks = "HDB_TOTAL_GB" if "hyperdisk" in place.first.disk_type else "SSD_TOTAL_GB"
     of_series = "CPUS" if series in {"e2", "n1"} else f"{series.upper()}_CPUS"
     in_region = {"INSTANCES": hosts, of_series: cpus * hosts, disks: place.disk_gb * hosts}
+    preemptible = "PREEMPTIBLE_CPUS"
+    if place.spot and any(
+        quota["metric"] == preemptible and quota["limit"] for quota in _quotas(compute, f"regions/{region}")
+    ):
+        # Where a project has such a quota, spot machines take from it alone.
+        in_region[preemptible] = in_region.pop(of_series)
     if place.ssh_via == "iap":
         in_project["ROUTERS"] = 1
     else:
@@ -28,8 +35,12 @@ def used_up(compute: Compute, place: GcpPlace, cpus: int) -> str:
     return next(iter(short), "")
 
 
+def _quotas(compute: Compute, path: str) -> list[dict[str, Any]]:
+    return compute.get(path).get("quotas") or []
+
+
 def _short(compute: Compute, path: str, needs: Mapping[str, int], where: str) -> Iterator[str]:
-    for quota in compute.get(path).get("quotas") or []:
+    for quota in _quotas(compute, path):
         metric, limit, used = str(quota["metric"]), float(quota["limit"]), float(quota["usage"])
         if (need := needs.get(metric, 0)) and used + need > limit:
             yield f"{metric} of {where} is {limit:g}, of which {used:g} are in use, and this takes {need}"

@@ -123,7 +123,7 @@ def _secrets(plan: Plan) -> IO[bytes]:
     home = caches.directory(os.environ) / secret_store.HOME
     packed = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - the caller closes it
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name in secret_store.needed(os.environ, plan):
+        for name in secret_store.needed(os.environ, plan, builds=False):
             archive.add(home / name, f"cache/{secret_store.HOME}/{name}")
     packed.seek(0)
     return packed

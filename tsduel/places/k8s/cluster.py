@@ -122,7 +122,10 @@ class Cluster:
             status, text = 0, str(error)
         if not status or status >= 400:  # noqa: PLR2004 - HTTP's errors
             raise ApiError(self.refusal(status, _message(text)), status)
-        found: dict[str, Any] = json.loads(text)
+        try:
+            found: dict[str, Any] = json.loads(text)
+        except ValueError:  # of a proxy, for example
+            raise ApiError(self.refusal(0, f"no answer of Kubernetes: {_message(text)}"), 0) from None
         return found
 
     def find(self, path: str) -> dict[str, Any] | None:

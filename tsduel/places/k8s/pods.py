@@ -4,16 +4,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tsduel.core import rundir
+from tsduel.core.children import mind_signals
 from tsduel.core.errors import UserError
 from tsduel.core.place import K8sPlace
 from tsduel.places import hosts
-from tsduel.places.gcp.give_back import mind_signals
 from tsduel.places.k8s import manifests
 from tsduel.places.k8s.cluster import CLAIMS, JOBS, PODS, POLICIES, ApiError, Cluster
 
@@ -43,15 +44,18 @@ def on_failure(run_dir: Path, place: K8sPlace, environment: Mapping[str, str]) -
     again = bool(hosts.known(run_dir)) or environment.get("KEEP", "").strip() == "1"
     try:
         yield
-    except (UserError, KeyboardInterrupt) as error:
+    except BaseException as error:
         if again:
             raise
         fate = ""
         try:
             give_back(run_dir, place)
-        except UserError as left:
+        except (UserError, OSError) as left:
             fate = f"\n{left}"
-        raise UserError(f"{str(error) or 'k8s: interrupted'}{fate}") from None
+        if isinstance(error, UserError | KeyboardInterrupt):
+            raise UserError(f"{str(error) or 'k8s: interrupted'}{fate}") from None
+        sys.stderr.write(fate and f"{fate.strip()}\n")
+        raise
 
 
 def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
@@ -63,8 +67,14 @@ def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
     # Recorded before the first of them is there, so that a kill from now on leaves nothing unknown.
     hosts.write(run_dir, recorded, provisioned=True)
     made, refused = dict[str, dict[str, Any]](), dict[str, UserError]()
+    leaving = threading.Event()
     with ThreadPoolExecutor(len(place.hosts)) as pool:
-        waits = {name: pool.submit(_provided, cluster, place, name) for name in place.hosts}
+        try:
+            waits = {name: pool.submit(_provided, cluster, place, name, leaving) for name in place.hosts}
+            futures.wait(waits.values())  # an interruption comes here, and not where the pool joins its threads
+        except BaseException:
+            leaving.set()  # from now on no thread makes a Job
+            raise
     for name, wait in waits.items():
         try:
             made[name] = wait.result()
@@ -80,8 +90,8 @@ def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
     return recorded | made
 
 
-def _provided(cluster: Cluster, place: K8sPlace, name: str) -> dict[str, Any]:
-    return _wait(cluster, place, name, _have(cluster, place, name))
+def _provided(cluster: Cluster, place: K8sPlace, name: str, leaving: threading.Event) -> dict[str, Any]:
+    return _wait(cluster, place, name, _have(cluster, place, name), leaving)
 
 
 def renew(run_dir: Path, name: str, why: str) -> None:
@@ -90,7 +100,7 @@ def renew(run_dir: Path, name: str, why: str) -> None:
     assert isinstance(place, K8sPlace)  # noqa: S101 - for mypy
     say(f"{name}: {why}; another pod takes its place")
     cluster = cluster_of(place)
-    made = _provided(cluster, place, name)
+    made = _provided(cluster, place, name, threading.Event())
     with _renewing:  # each host has a thread that attends it
         hosts.write(run_dir, hosts.known(run_dir) | {name: made}, provisioned=True)
 
@@ -147,7 +157,7 @@ def over(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-def _wait(cluster: Cluster, place: K8sPlace, name: str, job: str) -> dict[str, Any]:
+def _wait(cluster: Cluster, place: K8sPlace, name: str, job: str, leaving: threading.Event) -> dict[str, Any]:
     """Wait until the pod of a host's Job runs; a UserError says why it does not."""
     deadline, said = time.monotonic() + place.wait_s, ""
     while True:
@@ -164,7 +174,8 @@ def _wait(cluster: Cluster, place: K8sPlace, name: str, job: str) -> dict[str, A
         if why != said:
             say(f"{name}: waiting: {why}")
             said = why
-        time.sleep(PAUSE_S)
+        if leaving.wait(PAUSE_S):
+            raise UserError(f"k8s: {name}: interrupted")
 
 
 def _why_no_pod(cluster: Cluster, place: K8sPlace, name: str) -> str:

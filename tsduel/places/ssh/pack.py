@@ -37,7 +37,7 @@ def main(run_dir: Path, *, sources: bool = True) -> None:
         for component in variant.components:
             target = brought / component.build_key
             if not target.exists():
-                _bring(variant.name, component, target)
+                _bring(component, target)
 
 
 def keep_adapters(run_dir: Path) -> None:
@@ -123,17 +123,14 @@ def _write_archive(run_dir: Path) -> None:
     made.write_bytes(packed.getvalue())
 
 
-def _bring(variant: str, component: Component, target: Path) -> None:
+def _bring(component: Component, target: Path) -> None:
     partial = files.partial_of(target)
     if component.source == "binary":
         shutil.copyfile(component.path, partial)
     elif component.source == "path":
         _pack_checkout(component, partial)
     elif component.source == "git" and component.repo.startswith("/"):
-        raise UserError(
-            f"variant {variant}: {component.repo} lies on this machine, and the blocks run on another; "
-            "give git:URL@REF, or check the revision out and give path:DIRECTORY"
-        )
+        _pack_commit(component, partial)
     else:
         return
     partial.rename(target)
@@ -148,6 +145,25 @@ def _pack_checkout(component: Component, target: Path) -> None:
             raise UserError(f"{component.path} cannot be cloned: {says(done.stderr)}")
         if files_of(component.path, copy)["changes"] != component.dirty:
             raise UserError(f"{component.path} changed since the plan was made; plan again")
-        with tarfile.open(target, "w:gz", compresslevel=1) as archive:
-            for path in sorted(copy.iterdir()):
-                archive.add(path, path.name)
+        _archive(copy, target)
+
+
+def _pack_commit(component: Component, target: Path) -> None:
+    """Pack one commit of a repository of this machine, with its submodules."""
+    with tempfile.TemporaryDirectory() as copy:
+        for words in (
+            ("init", "--quiet"),
+            ("fetch", "--quiet", "--depth=1", f"file://{component.repo}", component.revision),
+            ("checkout", "--quiet", "--detach", component.revision),
+            ("-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init", "--recursive"),
+        ):
+            done = git("-C", copy, *words)
+            if done.returncode != 0:
+                raise UserError(f"{component.repo}: {component.revision} cannot be packed: {says(done.stderr)}")
+        _archive(Path(copy), target)
+
+
+def _archive(directory: Path, target: Path) -> None:
+    with tarfile.open(target, "w:gz", compresslevel=1) as archive:
+        for path in sorted(directory.iterdir()):
+            archive.add(path, path.name)

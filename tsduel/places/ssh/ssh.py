@@ -44,6 +44,12 @@ class RefusedError(UserError):
     """The machine refuses the login, or must not be trusted; trying again does not help."""
 
 
+def _path(path: str) -> str:
+    """Return a path as a value of ssh's configuration, which is split at spaces and has tokens with %."""
+    path = path.replace("%", "%%")
+    return f'"{path}"' if " " in path else path
+
+
 @dataclass(frozen=True)
 class Host:
     """How to reach a machine where blocks run."""
@@ -83,11 +89,11 @@ class Host:
             "ControlPath": _private_directory() / hashlib.sha256(repr(self).encode()).hexdigest()[:16],
         }
         if self.key_file:
-            settings |= {"IdentitiesOnly": "yes", "IdentityFile": self.key_file}
+            settings |= {"IdentitiesOnly": "yes", "IdentityFile": _path(self.key_file)}
         if self.known_hosts_file:
             # A rented machine: its host keys are known, and candidates run there, so it gets no access to our keys.
             settings |= {
-                "UserKnownHostsFile": self.known_hosts_file,
+                "UserKnownHostsFile": _path(self.known_hosts_file),
                 "GlobalKnownHostsFile": "/dev/null",
                 "StrictHostKeyChecking": "yes",
                 "UpdateHostKeys": "no",
