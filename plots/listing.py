@@ -22,7 +22,7 @@ from tsduel.rounds import runstate
 from tsduel.studies import settings
 
 # Entries of results/ that are not runs.
-NO_RUNS = {"latest", "aa", "bisect", "imported", "museum", "plot-load", "trend", "worst"}
+NO_RUNS = {"latest", "aa", "bisect", "imported", "museum", "plot-load", "proof", "trend", "worst", "yardstick"}
 BROKEN = (
     UserError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, csv.Error,
 )  # fmt: skip

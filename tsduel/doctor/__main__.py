@@ -107,7 +107,7 @@ def _local(about: Subject, environment: Mapping[str, str], *, fast: bool) -> Ite
     cache = caches.directory(environment)
     if platform.system() != "Linux" or platform.machine() not in probe.ARCHITECTURES:
         what = f"this is {platform.system()} on {platform.machine()}; the blocks run on Linux on amd64 or arm64"
-        yield Line(ERROR, "system", what, "run them elsewhere: TARGET=ssh SSH_HOST=user@host, or TARGET=gcp")
+        yield Line(ERROR, "system", what, "run them elsewhere: TARGET=ssh SSH_HOST=user@host, TARGET=gcp or k8s")
         return
     yield from _building(fast=fast)
     cached = bool(about.data_keys) and all((cache / "workload" / key / "data.zst").exists() for key in about.data_keys)
