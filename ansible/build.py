@@ -10,28 +10,25 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import checkout
-from wholefiles import read_json, remove, sha256, write_json
+from builder import GIT, PROJECT, Builder, BuildError
+from wholefiles import read_json, sha256, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-PROJECT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.path.abspath(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache"))  # noqa: PTH100 - links stay
 # Settings that can change the bytes of a build; its record has them.
 GO_SETTINGS = ("GOFLAGS", "GOSUMDB", "GONOSUMDB")
@@ -39,96 +36,8 @@ GO_SETTINGS = ("GOFLAGS", "GOSUMDB", "GONOSUMDB")
 BUILD_USER = os.environ.get("TSDUEL_BUILD_USER", "")
 # The words of a build command that are settings stand before the others.
 SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-GIT = PROJECT / "scripts/git"
 BUILD_APART = PROJECT / "ansible/roles/build/files/build-apart"
-LOG_LINES = 20
 STOP_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-PAUSES_S = (2, 8)
-LOOK_S = 1
-NETWORK_FAILED = re.compile(
-    r"connection reset|i/o timeout|TLS handshake|unexpected EOF|Temporary failure|server misbehaving"
-    r"|stream error|\b50[0-4] [A-Z]|\b429\b"
-)
-
-
-class BuildError(Exception):
-    """An error that the user can correct, in a sentence."""
-
-
-@dataclass
-class Builder:
-    """Makes one entry of the cache under its lock, and publishes it when it is complete. Each has its own log."""
-
-    name: str
-    log: Path
-    output: Any = None
-
-    def run(self, *command: object, cwd: Path, capture: bool = False) -> str:
-        """Run a command with its output in the log; it and its children end with this program."""
-        with subprocess.Popen(
-            [str(word) for word in command], cwd=cwd, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if capture else self.output, stderr=self.output,
-            text=True, errors="surrogateescape",  # file names may be any bytes
-        ) as process:  # fmt: skip
-            try:
-                output = None
-                # A signal that comes just before a wait does not end it, and is seen when the next one begins.
-                while output is None:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        output = process.communicate(timeout=LOOK_S)[0] or ""
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-        if process.returncode:
-            raise BuildError(output.strip())
-        return output
-
-    def fetching(self, *command: object, cwd: Path, capture: bool = False) -> str:
-        """Run a command that may download something; try it up to three times if the network fails."""
-        for pause in PAUSES_S:
-            before = Path(self.output.name).stat().st_size
-            try:
-                return self.run(*command, cwd=cwd, capture=capture)
-            except BuildError as failure:
-                logged = Path(self.output.name).read_bytes()[before:].decode(errors="replace")
-                if not NETWORK_FAILED.search(f"{failure}{logged}"):
-                    raise
-                print(f"the network failed; again in {pause} s", file=self.output, flush=True)
-            time.sleep(pause)
-        return self.run(*command, cwd=cwd, capture=capture)
-
-    def git(self, *words: object) -> str:
-        """Run git, and return what it prints."""
-        return self.run(GIT, *words, cwd=PROJECT, capture=True).rstrip("\n")
-
-    def publish(self, directory: Path, is_whole: Callable[[Path], bool], make: Callable[[Path], None]) -> None:
-        """Have ``make`` fill WORK/publish, which becomes the entry, unless the entry is complete. One at a time."""
-        # The checkout may be private.
-        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as stack:
-            fcntl.flock(stack.enter_context(Path(f"{directory}.lock").open("a")), fcntl.LOCK_EX)
-            if not is_whole(directory):
-                # A killed build left these; the lock shows that no build works on them.
-                for left in directory.parent.glob(f"{directory.name}.partial.*"):
-                    remove(left)
-                work = Path(tempfile.mkdtemp(prefix=f"{directory.name}.partial.", dir=directory.parent))
-                stack.callback(remove, work)
-                (work / "publish").mkdir(mode=0o755)
-                self.output = stack.enter_context(self.log.open("a", encoding="utf-8"))
-                try:
-                    make(work)
-                except BuildError as failure:
-                    print(failure, file=self.output, flush=True)
-                    last = "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:])
-                    raise BuildError(f"{self.name}: the build failed; the last lines of {self.log}:\n{last}") from None
-                remove(directory)
-                # After a power cut no program may be empty.
-                subprocess.run(["sync", "-f", work], check=True)
-                (work / "publish").rename(directory)
-                print("built", flush=True)
-            # A cache that is too large loses first what was unused for longest.
-            (directory / ".used").touch()
 
 
 def with_go(minimum: str, toolchain: str = "local") -> tuple[str, ...]:
@@ -158,7 +67,8 @@ def build_go(
     minimum = re.findall(r"^go (\S+)", (source / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)[0]
     machine, go = os.uname(), go_record(minimum)
     shaped = f"{go['go_version']} {machine.sysname} {machine.machine}\n".encode()
-    key = hashlib.sha256(b"".join(path.read_bytes() for path in key_of) + shaped).hexdigest()[:16]
+    named = (f"{path.relative_to(source)}\0".encode() + path.read_bytes() for path in key_of)
+    key = hashlib.sha256(b"".join(named) + shaped).hexdigest()[:16]
     directory = CACHE / kind / key
     builder = Builder(kind, run / f"build/{kind}.log" if run else Path(f"{directory}.log"))
 
@@ -222,12 +132,23 @@ class Component:
         return {"go_version": ""} if ready else go_record(self.spec["go_minimum"], self.spec["go"], *settings)
 
     def is_whole(self, directory: Path) -> bool:
-        """Return whether the entry can be used. It cannot if `go: local` was updated since."""
+        """Return whether the entry can be used. It cannot if `go: local`, or the C compiler, was updated since."""
         record, binary = read_json(directory / "build.json"), directory / "binary"
         if not os.access(binary, os.X_OK) or record.get("sha256") != sha256(binary):
             return False
         wanted = self.go()["go_version"]
-        return not wanted or record["go_version"] in {"", wanted}
+        same_go = not wanted or record["go_version"] in {"", wanted}
+        return same_go and (not record.get("cc") or record["cc"] == self.cc())
+
+    def cc(self) -> str:
+        """Return the first line that the C compiler of a build says of itself; empty if it does not run."""
+        settings = [word for word in self.spec["build_command"] if SETTING.match(word)]
+        words = [*with_go(self.spec["go_minimum"], self.spec["go"]), *settings, "go", "env", "CC"]
+        named = subprocess.run(words, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        with contextlib.suppress(OSError):
+            asked = [*shlex.split(named.stdout), "--version"]
+            return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.partition("\n")[0]
+        return ""
 
     def make(self, work: Path) -> None:
         """Get the sources, build, and write the record."""
@@ -245,6 +166,7 @@ class Component:
             "built_by": BUILD_USER,
             "build_command": " ".join(spec["build_command"]),
             "cgo_enabled": "CGO_ENABLED=1" in description,
+            "cc": self.cc() if "CGO_ENABLED=1" in description and spec["source"] != "binary" else "",
             "sha256": sha256(binary),
             "size_bytes": binary.stat().st_size,
         }
@@ -257,15 +179,17 @@ class Component:
         if words and (sources / "go.work").is_file() and not any(word.startswith("GOWORK=") for word in words):
             words = ["GOWORK=", *words]  # Go looks for it; without a go.work it is off, also one above the checkout
         if words and spec["source"] == "module" and (sources / "vendor").is_dir():
-            words = ["GOFLAGS=-mod=readonly", *words]  # its zip lists the vendored packages and has none
+            # Its zip lists the vendored packages and has none. The last GOFLAGS= would count.
+            own = next((word.partition("=")[2] for word in words if word.startswith("GOFLAGS=")), "")
+            words = [f"GOFLAGS=-mod=readonly {own}".strip(), *(w for w in words if not w.startswith("GOFLAGS="))]
         if words and BUILD_USER:
             print(f"+ {words} as {BUILD_USER}", file=self.builder.output, flush=True)
             as_builder = (BUILD_APART, BUILD_USER, sources, work, spec["output"], *go, *words)
-            self.builder.fetching(*with_go(*go), *as_builder, cwd=sources)
+            self.builder.compiling(*with_go(*go), *as_builder, cwd=sources)
         elif words:
             words = [word.replace("{project}", str(PROJECT)).replace("{output}", str(output)) for word in words]
             print(f"+ cd {sources}\n+ {words}", file=self.builder.output, flush=True)
-            self.builder.fetching(*with_go(*go), *words, cwd=sources)
+            self.builder.compiling(*with_go(*go), *words, cwd=sources)
         for made in (output, sources / spec["output"]):
             if made.is_file():
                 return made
@@ -288,10 +212,12 @@ class Component:
         if self.path.is_file():
             return self._unpacked(work)
         fetch = (PROJECT / "scripts/fetch-git", spec["repo"], spec["revision"])
-        clone = self.builder.run(*fetch, cwd=PROJECT, capture=True).rstrip("\n")
+        clone = self.builder.fetching(*fetch, cwd=PROJECT, capture=True).rstrip("\n")
         # What was checked out for earlier builds is gone by now.
         git("-C", clone, "worktree", "prune")
-        git("-C", clone, "worktree", "add", "--quiet", "--force", "--detach", work / "source", spec["revision"])
+        # It may download what a clone without blobs has not got yet.
+        tree = ("worktree", "add", "--quiet", "--force", "--detach", work / "source", spec["revision"])
+        self.builder.fetching(GIT, "-C", clone, *tree, cwd=PROJECT)
         if (work / "source/.gitmodules").is_file():
             # Git takes submodules from this machine only if it is told to, and so the repository is.
             own = ("-c", "protocol.file.allow=always") if spec["repo"].startswith("/") else ()

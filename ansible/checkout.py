@@ -53,6 +53,7 @@ class Checkout:
         self.sparse: set[str] = set()
         self.head: dict[str, str] = {}
         self.notes: list[str] = []
+        self.absent: list[str] = []  # submodules
         self._read("", "HEAD")
 
     def _read(self, below: str, commit: str) -> None:
@@ -68,6 +69,7 @@ class Checkout:
             if os.path.lexists(directory / name / ".git"):
                 self._read(f"{below}{name}/", subs.get(name, "HEAD"))
             else:
+                self.absent.append(below + name)
                 why = "is not checked out, so nothing of it is built: git submodule update --init --recursive"
                 self.notes.append(f"the submodule {below + name} {why}")
 
@@ -124,7 +126,7 @@ class Checkout:
             left.pop(name, None)
             if not same:
                 lines[name] = digest
-        lines |= dict.fromkeys(left, "deleted")
+        lines |= dict.fromkeys(left, "deleted") | dict.fromkeys(self.absent, "not checked out")
         text = "".join(f"{name}\0{digest}\n" for name, digest in sorted(lines.items()))
         return {"changes": hashlib.sha256(os.fsencode(text)).hexdigest() if lines else "", "notes": self.notes}
 

@@ -36,6 +36,7 @@ def kills() -> list[Figure]:
     verdict = "all tests passed" if done.returncode == 0 else "and tests FAILED"
     detail = f"fakes, the real database, make itself; {verdict}"
     return [
+        at_most("tests of kills that failed", int(done.returncode != 0), 0, "", detail),
         at_least("kills of driver, database, clients, everything", made, KILLS, "kills", detail),
         at_most("blocks lost by them", lost, 0, "blocks", "planned, and not there once"),
         at_most("blocks repeated", repeated, 0, "blocks", "published, and begun again"),

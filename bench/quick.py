@@ -5,6 +5,7 @@ measurement.
 """
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -157,9 +158,8 @@ def widths(results: Path) -> Iterator[Figure]:
         judged_rows = rows(finished[-1], judged=False)
         rows_with = {metric: row for metric, row in judged_rows.items() if row["hi_pct"] is not None}
         half_widths = [
-            (title, half_width(rows_with[metric]), target)
+            (title, half_width(rows_with[metric]) if metric in rows_with else math.inf, target)
             for title, (metric, target) in wanted.items()
-            if metric in rows_with
         ]
         types = {t: half_width(row) for (metric, t), row in rows_with.items() if metric == TIME[0] and t != GEOMEAN}
         for kinds, target in ((types.keys() - {"double-groupby-1"}, 0.8), (types.keys() & {"double-groupby-1"}, 1.0)):

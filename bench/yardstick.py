@@ -105,6 +105,8 @@ def by_work(name: str, book: Truth) -> Said:
     load, wanted = book.loads[pair.load], [_named(words) for words in book.questions[pair.asked].work]
     run = f"yardstick-{name}-gate"
     rows = quick.judged(run, knobs(pair, load, GATE, load.gate), None, load.experiment, ())
+    if all(rows[at]["change_pct"] is None for at in wanted if at in rows):
+        raise UserError(f"{quick.RESULTS / run}: no work was counted for {pair.asked}: see its report.md")
     called = [at for at, row in rows.items() if row["verdict"] in quick.CALLED]
     about = [at for at in called if at in wanted]
     return Said(

@@ -95,7 +95,9 @@ class Checkout:
             (venv / "lib").symlink_to(real / "lib")
             shutil.copy(real / "pyvenv.cfg", venv)
         locks = "".join((self.path / name).read_text() for name in ("requirements.lock", "requirements-dev.lock"))
-        (venv / ".ready" / "requirements-dev.lock").write_text(f"# {venv}\n{locks}")
+        (venv / ".ready" / "requirements-dev.lock").write_text(
+            f"# {venv}\n# {(venv / 'bin/python').resolve()}\n{locks}"
+        )
 
     def results(self, run: str) -> Path:
         """Return the directory of a run."""

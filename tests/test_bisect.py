@@ -17,6 +17,7 @@ from tsduel.bisect import bisection, posterior, steps
 from tsduel.bisect.bisection import Bisection, Step
 from tsduel.bisect.metric import followed
 from tsduel.bisect.revisions import Line, Revision
+from tsduel.build.built import AT_FAULT
 from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.plan import sources
@@ -371,6 +372,7 @@ def test_a_commit_that_does_not_build_is_stepped_around(search):
     for name in ("plan/experiment.json", "build/baseline.json", "build/candidate.log"):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text("{}")
+    (run / "build/candidate.log").write_text(f"syntax error\n{AT_FAULT}\n")
     shas = {revision.ref for revision in search.begun.revisions}
     assert broken["VERSIONS"].rpartition("@")[2] not in search.finish(shas, code="2")
     assert list(search.begun.skipped.values()) == [f"it does not build: see {run}/build/candidate.log"]
@@ -385,14 +387,14 @@ def test_ends_that_do_not_build_are_told_by_name(search, repository, home):
     run = search.results / "s-00"
     for name in ("plan/experiment.json", f"{home}/baseline.log"):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
-        (run / name).write_text("{}")
+        (run / name).write_text(AT_FAULT)
     good = repository.shas["good"][:12]
     with pytest.raises(
         UserError, match=f"GOOD={good} does not build: see {run}/{home}/baseline.log; give another GOOD"
     ):
         search.step("2")
     for name in ("baseline.json", "candidate.log"):
-        (run / home / name).write_text("{}")
+        (run / home / name).write_text(AT_FAULT)
     with pytest.raises(UserError, match=r"BAD=.*: it does not build: see .*/candidate.log; .* give another BAD"):
         search.step("2")
 

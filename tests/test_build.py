@@ -21,6 +21,7 @@ import pytest
 from fakeproject import PATIENCE_S, wait_for
 from gitrepo import Repository
 
+from tsduel.build.built import AT_FAULT, why_none
 from tsduel.core import sections
 from tsduel.core.plan import Component, Tsbs, Variant
 from tsduel.plan import resolve
@@ -279,6 +280,25 @@ def test_a_failing_build_shows_the_last_lines_of_its_log(run, repository):
     assert "50\n" in log.read_text()
     assert not (run.cache / "variants" / variant.build_key).exists()
     assert not list((run.cache / "variants").glob("*.partial*"))
+
+
+@pytest.mark.parametrize(
+    ("said", "theirs"),
+    [
+        ("db.go:7: syntax error: unexpected EOF", True),
+        ("write: no space left on device", False),
+        ("signal: killed", False),
+    ],
+)
+def test_only_what_does_not_compile_is_the_revisions_fault(run, repository, said, theirs):
+    """A bisection steps around it, and not around a full disk."""
+    repository.write("Makefile", f"victoria-metrics:\n\t@echo '{said}' >&2; exit 1\n")
+    repository.commit_all("broken")
+    run.add("candidate", "git", ref="main", repo=str(repository.path))
+    code, text = run.build()
+    assert code != 0
+    assert (AT_FAULT in text) == theirs
+    assert bool(why_none(run.directory, "candidate")) == theirs
 
 
 def test_sources_that_changed_since_the_plan_are_not_built(run, repository):

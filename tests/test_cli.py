@@ -13,6 +13,7 @@ import pytest
 from gitrepo import Repository
 
 from tsduel.bisect import steps
+from tsduel.build.built import AT_FAULT
 from tsduel.cli import app, home, in_checkout, pipeline, stage
 from tsduel.cli.commands import COMMANDS, by_topic, refuse_unread
 from tsduel.cli.knobs import KNOBS
@@ -381,7 +382,7 @@ class TestInside:
             if len(runs) == 1:
                 take("tsduel: something else")
             else:
-                log.write_text("x")
+                log.write_text(AT_FAULT)
             checkout.write("file", f"{len(runs)}\n")
             return 2
 

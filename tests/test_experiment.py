@@ -6,13 +6,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from gitrepo import Repository
 
 from tsduel.core import gobuild
 from tsduel.core.errors import UserError
+from tsduel.plan import sources
 from tsduel.question import knobs, read
+from tsduel.targets import databases
 
 PROJECT = Path(__file__).resolve().parent.parent
 FILE = "experiments/x.yml"
@@ -410,6 +413,15 @@ def test_a_setting_that_reaches_no_build_is_refused(env, sentence):
     assert (why[: len(sentence)], bool(why)) == (sentence, bool(sentence))
     # A ready binary has no build.
     assert bool(gobuild.why_not(env, "binary")) == ("GOGC" not in env)
+
+
+def test_the_users_setting_of_a_build_stands_in_place_of_ours():
+    """The last one of a name would count."""
+    program = databases()["victoriametrics"].programs["server"]
+    component = SimpleNamespace(source="module", version="v1.133.0", env={"CGO_ENABLED": "0", "GOGC": "50"})
+    command = sources.build_command(program, component)
+    assert [word for word in command if word.startswith("CGO_ENABLED=")] == ["CGO_ENABLED=0"]
+    assert command[:3] == ("CGO_ENABLED=0", "env", "go")
 
 
 def test_a_checkout_alone_is_compared_with_where_it_left_the_main_branch(tmp_path):

@@ -17,6 +17,7 @@ from tsduel.bisect import posterior
 from tsduel.bisect.bisection import HOME, Bisection, Step, begun, kept
 from tsduel.bisect.metric import Followed
 from tsduel.bisect.posterior import Posterior
+from tsduel.build import built
 from tsduel.core import files, rundir, runlock
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan
@@ -145,7 +146,7 @@ def _settled(bisection: Bisection, results: Path, code: str) -> Bisection:
         row = what.row(files.read_json(_compared(results, step)), SIDE)
         why = _without_figure(what, row)
     elif failed:
-        if first and (log := _unbuilt(results / step.run, "baseline")):
+        if first and (log := built.why_none(results / step.run, "baseline")):
             raise UserError(f"GOOD={bisection.revisions[0].label} does not build: see {log}; give another GOOD")
         why = _failed(results / step.run)
     if why and first:
@@ -181,20 +182,12 @@ def _failed(run_dir: Path) -> str:
     """Say how the candidate made a run end early; empty where the reason is something else."""
     if not (run_dir / Plan.FILE).exists():
         return ""
-    if log := _unbuilt(run_dir, SIDE):
+    if log := built.why_none(run_dir, SIDE):
         return f"it does not build: see {log}"
     run = rundir.open_run(run_dir)
     own = [failure.message for block in run.blocks for failure in block.failures if failure.variant == SIDE]
     others = any(failure.variant != SIDE for block in run.blocks for failure in block.failures)
     return own[0] if own and not others else ""
-
-
-def _unbuilt(run_dir: Path, variant: str) -> str:
-    """Return the log of a build that failed, here or on any host; empty where it did not."""
-    for build in (run_dir / "build", *sorted(run_dir.glob("host/*/build"))):
-        if (log := build / f"{variant}.log").exists() and not (build / f"{variant}.json").exists():
-            return str(log)
-    return ""
 
 
 def read(bisection: Bisection, results: Path) -> Measured | None:

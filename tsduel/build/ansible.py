@@ -53,17 +53,24 @@ def main(run_dir: Path) -> int:
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
     runlog.point_ansible(run_dir)
     if not plan.place.builds_here:
-        if len(links) > 1:
-            os.environ["TSDUEL_FLEET"] = "1"
-        # All hosts at once. If a host is lost meanwhile, the others go on.
-        command += ["--limit", ",".join(chosen), "--forks", str(len(chosen))]
+        command += _on_hosts(links, chosen)
     with progress.shown(plan) as bar:
         code = outcome(children.call(command, take=bar.take))
     if not plan.place.builds_here:
-        return _gather(run_dir, links, chosen, code)
+        programs = ["agent", *(["tsbs"] if plan.kind == "tsbs" else []), *(variant.name for variant in plan.variants)]
+        return _gather(run_dir, links, chosen, programs, code)
     if code == 0:
         provider.bring(run_dir, chosen)
     return code
+
+
+def _on_hosts(links: Mapping[str, Link], chosen: list[str]) -> list[str]:
+    """Return the words for all hosts at once; if a host is lost meanwhile, the others go on."""
+    if len(links) > 1:
+        os.environ["TSDUEL_FLEET"] = "1"
+    for name in chosen:  # of an attempt before
+        shutil.rmtree(links[name].received / "build", ignore_errors=True)
+    return ["--limit", ",".join(chosen), "--forks", str(len(chosen))]
 
 
 def outcome(code: int) -> int:
@@ -71,16 +78,16 @@ def outcome(code: int) -> int:
     return codes.INTERRUPTED if code == ABORTED or codes.interrupted(code) else code
 
 
-def _gather(run_dir: Path, links: dict[str, Link], chosen: list[str], code: int) -> int:
+def _gather(run_dir: Path, links: dict[str, Link], chosen: list[str], programs: list[str], code: int) -> int:
     """Copy the builds of all hosts home; return 0 if only hosts that the others replace were not reached."""
     if code == codes.INTERRUPTED:
         return code
     compare_builds(run_dir, links)
-    lost = [name for name in chosen if not (run_dir / f"host/{name}/build/agent.json").exists()]
+    lost = [name for name in chosen if not all((run_dir / f"host/{name}/build/{of}.json").exists() for of in programs)]
     if code == UNREACHABLE and len(lost) < len(chosen):
-        _say("the others go on without what was not reached")
+        _say(f"the others go on without {', '.join(lost)}, which could not be reached any more")
         return 0
-    return code
+    return codes.USER if code == UNREACHABLE else code
 
 
 def _say(text: str) -> None:

@@ -10,6 +10,9 @@ from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.plan import Plan
 
+AT_FAULT = "the sources do not build"
+"""What ansible/builder.py writes last into the log of such a build."""
+
 
 def is_whole(run_dir: Path, plan: Plan) -> bool:
     """Return whether every program of the plan was built for this run and is, byte for byte, where its record says.
@@ -23,6 +26,18 @@ def is_whole(run_dir: Path, plan: Plan) -> bool:
     except UserError:
         # A record that was cut short: the build writes it again.
         return False
+
+
+def why_none(run_dir: Path, variant: str) -> str:
+    """Return the log of a variant whose sources do not build, here or on any host.
+
+    Empty where it was built, and where the network or the machine has failed.
+    """
+    for build in (run_dir / "build", *sorted(run_dir.glob("host/*/build"))):
+        log, record = build / f"{variant}.log", build / f"{variant}.json"
+        if log.exists() and not record.exists() and log.read_bytes().rstrip().endswith(AT_FAULT.encode()):
+            return str(log)
+    return ""
 
 
 def _programs(run_dir: Path, plan: Plan) -> Iterator[tuple[str | Path | None, str | None]]:

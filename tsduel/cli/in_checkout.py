@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tsduel.build import built
 from tsduel.cli import pipeline
 from tsduel.cli.commands import COMMANDS, SIDES
 from tsduel.core import children, codes, repository, results
@@ -159,9 +160,8 @@ def _one_run(environment: Mapping[str, str]) -> str:
     if codes.interrupted(code):
         raise KeyboardInterrupt
     if not (run_dir / "stats/comparison.json").exists():
-        log = run_dir / "build/candidate.log"
-        what = f"does not build: {log}" if log.exists() and not log.with_suffix(".json").exists() else ""
-        return what or f"no result: {last_line(chr(10).join(lines))}"
+        log = built.why_none(run_dir, "candidate")
+        return f"does not build: {log}" if log else f"no result: {last_line(chr(10).join(lines))}"
     text = str(importlib.import_module("plots.comment").main(run_dir))
     answer = next((line for line in text.splitlines() if line.startswith("**")), "no answer").replace("**", "")
     return f"{answer} ({run_dir / 'report.html'})"

@@ -245,7 +245,12 @@ def platform() -> str:
 def build_command(program: Program, component: Component) -> tuple[str, ...]:
     """Return the command of a build behind its settings, as NAME=VALUE; empty for a ready binary."""
     command = program.build_command(component.source, component.version)
-    return (*gobuild.words(component.env), *command) if command else ()
+    own = gobuild.words(component.env)
+    # Who sets a variable that our command sets, too, wants theirs.
+    ours = [
+        word for word in command if not word.startswith(tuple(f"{name}=" for name in gobuild.of_build(component.env)))
+    ]
+    return (*own, *ours) if command else ()
 
 
 def build_key(program: Program, component: Component) -> str:

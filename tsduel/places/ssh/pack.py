@@ -21,7 +21,7 @@ from tsduel.core.rundir import open_run
 
 ADAPTERS = ("scripts/lib", "scripts/targets")
 KEPT, ARCHIVE = "project", "host/project.tar.gz"
-_BUILD = ("ansible/build.py", "ansible/checkout.py", "ansible/wholefiles.py", "ansible/roles")
+_BUILD = (*(f"ansible/{name}.py" for name in ("build", "builder", "checkout", "wholefiles")), "ansible/roles")
 PARTS = ("scripts", "host", *_BUILD, "requirements-go.lock")
 
 
