@@ -21,8 +21,8 @@ from gitrepo import Repository
 from renting import HERE, named
 
 from tsduel.build import ansible
+from tsduel.core import codes, runlock
 from tsduel.core import repository as repository_module
-from tsduel.core import runlock
 from tsduel.core.errors import UserError
 from tsduel.core.place import SshHost, SshPlace
 from tsduel.core.plan import Component, Variant
@@ -443,6 +443,19 @@ class TestAttendant:
             "candidate is not byte for byte the same on host2 as on host1 (another Go?): hosts are "
             "compared with care, see host/HOST/build/candidate.json\n"
         )
+
+    def test_a_machine_that_is_lost_while_it_builds_is_done_without_if_another_is_whole(self, link, capsys):
+        """It has some of its programs; alone it ends the command, so that the same one builds again."""
+        first = link()
+        links = {name: replace(first, name=name) for name in ("host1", "host2")}
+        programs = ["agent", "baseline", "candidate"]
+        for name, built in (("host1", programs), ("host2", programs[:1])):
+            (links[name].received / "build").mkdir(parents=True, exist_ok=True)
+            for program in built:
+                (links[name].received / f"build/{program}.json").write_text("{}")
+        assert ansible._gather(first.run_dir, links, list(links), programs, ansible.UNREACHABLE) == 0
+        assert "the others go on without host2, which could not be reached any more" in capsys.readouterr().err
+        assert ansible._gather(first.run_dir, links, ["host2"], programs, ansible.UNREACHABLE) == codes.USER
 
     def test_a_machine_where_nothing_is_built_runs_nothing(self, link):
         """Without a record of the build, or without the program there, nothing runs; but what ran is not forgotten."""
