@@ -331,3 +331,15 @@ func TestWhoMerges(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is measured then, and no variant is to blame.
+func TestASideThatDoesNotStandStillVoidsTheBlock(t *testing.T) {
+	f := duels(t)
+	before := proc.HoldPatience
+	t.Cleanup(func() { proc.HoldPatience = before })
+	proc.HoldPatience = -1
+	b := fight(t, f)
+	if b.Status != record.OK || len(b.Failures) > 0 || !strings.Contains(b.Void, " did not stand still ") {
+		t.Errorf("%s, void: %q, %+v", b.Status, b.Void, b.Failures)
+	}
+}
