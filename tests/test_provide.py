@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import fakecompute
@@ -13,6 +15,7 @@ from fakecompute import RefusalError
 from fakeproject import FAKES
 from renting import Rented, refuse_inserts
 
+from tsduel.core.project import PROJECT
 from tsduel.places.gcp import report
 
 
@@ -212,7 +215,11 @@ class TestFaults:
         """The end of the session stops Terraform, and all is given back; Ctrl-C: test_terraform.py."""
         rented.plan()
         rented.api.stuck = lambda _: True
-        process = rented.start()
+        before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it goes on
+        try:
+            process = rented.start()
+        finally:
+            signal.signal(signal.SIGHUP, before)
         while not rented.api.of_kind("instances"):
             assert process.poll() is None
             time.sleep(0.1)
@@ -221,6 +228,16 @@ class TestFaults:
         assert process.returncode == 1
         assert "gcp: interrupted" in said
         assert rented.api.names() == []
+
+    def test_who_was_told_to_ignore_a_hang_up_goes_on(self):
+        """As nohup does; SIGTERM interrupts."""
+        code = (
+            "import signal; from tsduel.core.children import mind_signals; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+            "; mind_signals(); print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, "
+            "signal.getsignal(signal.SIGTERM) is signal.default_int_handler)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
+        assert done.stdout == "True True\n"
 
     def test_keep(self, rented):
         """KEEP=1 keeps all, and the sentence has the command to delete it."""
