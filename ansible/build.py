@@ -138,7 +138,8 @@ class Component:
             return False
         wanted = self.go()["go_version"]
         same_go = not wanted or record["go_version"] in {"", wanted}
-        return same_go and (not record.get("cc") or record["cc"] == self.cc())
+        # Without a C compiler here nothing else could be built.
+        return same_go and (not record.get("cc") or self.cc() in {"", record["cc"]})
 
     def cc(self) -> str:
         """Return the first line that the C compiler of a build says of itself; empty if it does not run."""

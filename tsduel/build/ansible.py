@@ -53,7 +53,10 @@ def main(run_dir: Path) -> int:
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
     runlog.point_ansible(run_dir)
     if not plan.place.builds_here:
-        command += _on_hosts(links, chosen)
+        if len(links) > 1:
+            os.environ["TSDUEL_FLEET"] = "1"
+        # All hosts at once. If a host is lost meanwhile, the others go on.
+        command += ["--limit", ",".join(chosen), "--forks", str(len(chosen))]
     with progress.shown(plan) as bar:
         code = outcome(children.call(command, take=bar.take))
     if not plan.place.builds_here:
@@ -62,15 +65,6 @@ def main(run_dir: Path) -> int:
     if code == 0:
         provider.bring(run_dir, chosen)
     return code
-
-
-def _on_hosts(links: Mapping[str, Link], chosen: list[str]) -> list[str]:
-    """Return the words for all hosts at once; if a host is lost meanwhile, the others go on."""
-    if len(links) > 1:
-        os.environ["TSDUEL_FLEET"] = "1"
-    for name in chosen:  # of an attempt before
-        shutil.rmtree(links[name].received / "build", ignore_errors=True)
-    return ["--limit", ",".join(chosen), "--forks", str(len(chosen))]
 
 
 def outcome(code: int) -> int:
@@ -84,7 +78,8 @@ def _gather(run_dir: Path, links: dict[str, Link], chosen: list[str], programs: 
         return code
     compare_builds(run_dir, links)
     lost = [name for name in chosen if not all((run_dir / f"host/{name}/build/{of}.json").exists() for of in programs)]
-    if code == UNREACHABLE and len(lost) < len(chosen):
+    # Records of an attempt before may be there: then it is not known whom to do without.
+    if code == UNREACHABLE and 0 < len(lost) < len(chosen):
         _say(f"the others go on without {', '.join(lost)}, which could not be reached any more")
         return 0
     return codes.USER if code == UNREACHABLE else code
