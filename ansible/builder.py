@@ -25,14 +25,13 @@ LOG_LINES = 20
 PAUSES_S = (2, 8)
 LOOK_S = 1
 NETWORK_FAILED = re.compile(
-    r"connection (reset|refused)|i/o timeout|TLS handshake|(?<!syntax error: )unexpected EOF|Temporary failure"
-    r"|server misbehaving|stream error|no such host|could not resolve host|early EOF|RPC failed|\b50[0-4] [A-Z]"
-    r"|\b429\b",
-    re.IGNORECASE,
+    r"(?i:connection (reset|refused))|i/o timeout|TLS handshake|(?<!syntax error: )unexpected EOF|Temporary failure"
+    r"|server misbehaving|stream error|no such host|(?i:could not resolve host)|early EOF|RPC failed"
+    r"|\b50[0-4] [A-Z]|\b429\b"
 )
 MACHINE_FAILED = re.compile(r"no space left|signal: killed|cannot allocate memory", re.IGNORECASE)
 AT_FAULT = "the sources do not build"
-"""Ends the log of a build that failed neither by the network nor by the machine (tsduel/bisect/steps.py)."""
+"""Ends the log of a build that failed neither by the network nor by the machine (tsduel/build/built.py)."""
 
 
 class BuildError(Exception):

@@ -1,4 +1,4 @@
-"""Whether a run has all its programs already, so that its machine need not be prepared again."""
+"""Whether a run has all its programs already, so that its machine need not be prepared again; why it has not."""
 
 import hashlib
 import os

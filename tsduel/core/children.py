@@ -31,7 +31,10 @@ def call(
     )
     words = [str(word) for word in command]
     # A terminal sends Ctrl-C to the child as well.
-    with subprocess.Popen(words, env=environment, pass_fds=keep, **streams) as child, _forwarded_to(child):  # type: ignore[call-overload]
+    with (
+        subprocess.Popen(words, env=environment, pass_fds=keep, **streams) as child,  # type: ignore[call-overload]
+        _forwarded_to(child),
+    ):
         if take:
             for line in child.stdout:
                 take(line.rstrip("\n"))
