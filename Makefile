@@ -23,6 +23,10 @@ TSDUEL := .venv/bin/python -m tsduel
 COMMANDS := tsbs gate gobench bisect worst history calibrate museum queries-check plan provision build run give-back tidy compare keep report follow status stop \
   fetch ssh destroy reap gcp-report comment compare-runs trend import tsbs-plot-load benchstat list
 
+OTHERS := help doctor look test test-all test-k8s proof yardstick bench clean-cache uninstall known .venv .venv-dev
+# `make tsbs v1.134.0` would measure something else first.
+export TSDUEL_STRAY := $(filter-out $(COMMANDS) $(OTHERS),$(MAKECMDGOALS))
+
 help: known
 	@"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands
 
@@ -72,7 +76,7 @@ bench: .venv-dev
 
 # A mistyped knob is refused before anything else, also where there is no .venv yet.
 known:
-ifneq ($(GIVEN),)
+ifneq ($(GIVEN)$(TSDUEL_STRAY),)
 	@"$$(scripts/bootstrap --python)" -B -m tsduel.cli.knobs
 endif
 
@@ -80,4 +84,4 @@ endif
 .DEFAULT:
 	@"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands '$(subst ','\'',$@)'
 
-.PHONY: help doctor look test test-all test-k8s proof yardstick bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)
+.PHONY: $(OTHERS) $(COMMANDS)

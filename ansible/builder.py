@@ -30,6 +30,7 @@ NETWORK_FAILED = re.compile(
     r"|\b50[0-4] [A-Z]|\b429\b"
 )
 MACHINE_FAILED = re.compile(r"no space left|signal: killed|cannot allocate memory", re.IGNORECASE)
+NEWER_GO = re.compile(r"requires go >= (\d+\.\d+(?:\.\d+)?) \(running go\S+; GOTOOLCHAIN=local\)")
 AT_FAULT = "the sources do not build"
 """Ends the log of a build that failed neither by the network nor by the machine (tsduel/build/built.py)."""
 
@@ -89,6 +90,12 @@ class Builder:
             logged = Path(self.output.name).read_bytes()[before:].decode(errors="replace")
             if NETWORK_FAILED.search(logged) or MACHINE_FAILED.search(logged):
                 raise
+            if newer := NEWER_GO.search(logged):
+                go = f"go{newer[1]}"
+                raise BuildError(
+                    f"it needs {go}, which is downloaded for all variants if you say so: "
+                    f'SET="variants.baseline.go={go} variants.candidate.go={go}"'
+                ) from None
             raise BuildError(f"{failure}\n{AT_FAULT}".strip()) from None
 
     def git(self, *words: object) -> str:

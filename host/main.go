@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"tsduel/host/block"
@@ -38,7 +39,7 @@ var errUsage = record.UserError("%s", `usage: tsduel-host COMMAND
   tidy RUN_DIR                     make the tables of all finished blocks again, from their files
   dump FILE CACHE                  read a user's data (- is stdin) into the cache, and print what it has
   load                             load the user's data, as the verb load of an adapter
-  get [--timeout SECONDS] URL      print what a server answers
+  get [--timeout SECONDS] URL      print what a server answers; a path is one of the server at $DB_HOST and $DB_PORT
   expvar [--timeout SECONDS] URL   the same of Go's expvar JSON, as exposition text
   describe DIR                     print what this machine is, with the disk of DIR`)
 
@@ -178,7 +179,11 @@ func get(ctx context.Context, name string, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, record.Seconds(*timeout))
 	defer cancel()
-	body, err := scrape.Fetch(ctx, flags.Arg(0))
+	at := flags.Arg(0)
+	if strings.HasPrefix(at, "/") {
+		at = "http://" + os.Getenv("DB_HOST") + ":" + os.Getenv("DB_PORT") + at // it may have a login, which ps would show
+	}
+	body, err := scrape.Fetch(ctx, at)
 	if err == nil && name == "expvar" {
 		body, err = scrape.Expvar(body)
 	}

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate
 
+from tsduel.core.wording import printable
+
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;"}
 _SPECIAL = re.compile(r"[\\`*\[\]~|]|(?<![^\W_])_|_(?![^\W_])")
 
@@ -19,13 +21,13 @@ def text(words: str) -> Safe:
     """Escape the characters of Markdown, its tables, HTML and GitHub's mathematics; return one line."""
     if isinstance(words, Safe):
         return words
-    plain = "".join(_ENTITIES.get(character, character) for character in " ".join(words.split()))
+    plain = "".join(_ENTITIES.get(character, character) for character in " ".join(printable(words).split()))
     return Safe(_SPECIAL.sub(lambda match: f"\\{match[0]}", plain))
 
 
 def code(words: str) -> Safe:
     """Return a code span of words with any backticks; a bar is escaped, since most code stands in tables."""
-    plain = " ".join(words.split())
+    plain = " ".join(printable(words).split())
     fence = "`" * (_longest_run(plain) + 1)
     space = " " if plain.startswith("`") or plain.endswith("`") else ""
     return Safe(f"{fence}{space}{plain}{space}{fence}".replace("|", "\\|"))
@@ -34,7 +36,8 @@ def code(words: str) -> Safe:
 def block(words: str, language: str = "") -> Safe:
     """Return a fenced block of code."""
     fence = "`" * max(3, _longest_run(words) + 1)
-    return Safe(f"{fence}{language}\n{words.rstrip()}\n{fence}")
+    lines = "\n".join(printable(line) for line in words.rstrip().split("\n"))
+    return Safe(f"{fence}{language}\n{lines}\n{fence}")
 
 
 def folded(summary: str, *parts: str) -> str:

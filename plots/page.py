@@ -66,7 +66,8 @@ def _heading(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str
 def _image(_: RendererHTML, tokens: Sequence[Token], at: int, __: Any, env: dict[str, Any]) -> str:
     path = (env["run_dir"] / str(tokens[at].attrs["src"])).resolve()
     alt = html.escape("".join(p.content for p in tokens[at].children or ()), quote=False).replace('"', "&quot;")
-    if not path.is_relative_to(env["run_dir"].resolve()) or not path.with_suffix(".svg").exists():
+    # A file below raw/ is a host's own: an SVG of it would run its script in the page.
+    if path.parent != env["run_dir"].resolve() / "plots" or not path.with_suffix(".svg").exists():
         return alt
     narrow = path.with_stem(path.stem + NARROW)
     if not narrow.exists():

@@ -68,7 +68,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int =
     for at, name in enumerate(heads):
         table.add_column(Text(name), justify="right" if at in range(left, 7) else "left", no_wrap=True)
     for row in rows[:MOST_ROWS]:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console(width=_WIDE, no_color=True, highlight=False)
     with console.capture() as capture:
         console.print(table)

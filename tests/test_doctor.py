@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import socket
+import stat
 import subprocess
 from pathlib import Path
 
@@ -213,6 +214,25 @@ class TestElsewhere:
         assert list(probe.refusals("bench", facts | {"free_mib": "99999"}, str(wanted))) == []
         lacking = facts | {"bash": "", "python": "", "usable": "no", "reason": "", "free_mib": "1"}
         assert len(list(probe.refusals("bench", lacking, str(wanted)))) == 4
+
+    @pytest.mark.parametrize("look", ["", "look"])
+    def test_a_directory_that_others_use_is_not_ours(self, tmp_path, look):
+        """It stays as open as it was; one with our two alone is made private."""
+        tmp_path.chmod(0o755)
+
+        def asked():
+            words = ["sh", "-s", "--", str(tmp_path), look]
+            said = subprocess.run(words, input=probe.QUESTIONS, capture_output=True, text=True, check=True).stdout
+            return dict(line.split("=", 1) for line in said.splitlines())
+
+        (tmp_path / "runs").mkdir()
+        assert asked()["usable"] == "yes"
+        assert stat.S_IMODE(tmp_path.stat().st_mode) == (0o755 if look else 0o700)
+        tmp_path.chmod(0o755)
+        (tmp_path / "photos").mkdir()
+        (said,) = probe.refusals("bench", asked() | {"free_mib": "99999"}, str(tmp_path))
+        assert said.startswith(f"bench: {tmp_path} cannot be used (it has files of others, such as photos); ")
+        assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
     @pytest.mark.skipif(platform.system() != "Linux", reason="bash and /proc")
     def test_what_is_sent_over_ssh_is_what_runs_here(self, tmp_path):

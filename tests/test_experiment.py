@@ -430,13 +430,13 @@ def test_a_checkout_alone_is_compared_with_where_it_left_the_main_branch(tmp_pat
     fork = repository.commit()
     alone = {"CANDIDATE": f"path:{repository.path}"}
     with pytest.raises(UserError, match=r"has no changes against main: .* BASELINE=git:.*own@HEAD~1 or BASELINE=v1"):
-        knobs.with_base(alone)
+        knobs.with_base(alone, {})
     repository.git("checkout", "-q", "-b", "mine")
     repository.commit("other")
-    assert knobs.with_base(alone) == {**alone, "BASELINE": f"git:{repository.path}@{fork}"}
-    assert knobs.with_base(alone | {"BASELINE": "v1"})["BASELINE"] == "v1"
+    assert knobs.with_base(alone, {}) == {**alone, "BASELINE": f"git:{repository.path}@{fork}"}
+    assert knobs.with_base(alone | {"BASELINE": "v1"}, {})["BASELINE"] == "v1"
     plain = {"CANDIDATE": f"path:{tmp_path}"}
-    assert knobs.with_base(plain) == plain
+    assert knobs.with_base(plain, {}) == plain
 
 
 def test_a_question_is_about_the_versions_of_its_experiment():

@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 from reports import drawing, drawn, edit_plan, text
 
 from plots import comment, markup, page, report
+from tsduel.core.wording import printable
 from tsduel.stats import compare
 
 NASTY = "<b>bold</b> & `tick` | pipe $x^2$ *star* _under_ [link](javascript:alert(1)) ~~gone~~ <!-- \\ größer"
@@ -145,6 +146,16 @@ def test_html_that_is_not_ours_is_shown_as_typed(tmp_path):
     assert all(said in html for said in ("<details>", "&lt;img src=x onerror=y&gt;", "b &lt;i&gt;c&lt;/i&gt;"))
 
 
+def test_a_picture_is_one_of_ours(tmp_path):
+    """An SVG that a host sent would run its script in the page."""
+    for name in ("plots", "raw/host1"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "x.svg").write_text("<svg xmlns='x'><script>boo()</script></svg>")
+    text = "".join(page.render(f"![x]({name}/x.png)", "t", tmp_path) for name in ("raw/host1", "plots/../raw/host1"))
+    assert "boo()" not in text
+    assert "boo()" in page.render("![x](plots/x.png)", "t", tmp_path)
+
+
 def test_large_pictures_are_put_in_as_png(nasty, monkeypatch):
     """The page stays small where a drawing of hundreds of rounds would not."""
     monkeypatch.setattr(page, "LARGEST_SVG", 1000)
@@ -160,7 +171,7 @@ def test_any_text_is_text(said):
     """Markdown shows what was written, whatever it is, but for its spaces."""
     shown = Page(MarkdownIt("commonmark").enable("table").renderInline(markup.text(f"x{said}x")))
     assert shown.found == []
-    assert shown.text == " ".join(f"x{said}x".replace("\0", "\ufffd").split())
+    assert shown.text == " ".join(printable(f"x{said}x").split())
 
 
 @given(st.text(alphabet="`a |b\n", min_size=1))

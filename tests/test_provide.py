@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -89,6 +90,15 @@ class TestComesAndGoes:
             assert secret not in said
         assert "kind" in report.without_secrets("kind me@example.com Bearer ya29.abc")
         assert report.without_secrets("Bearer abc, me@example.com ya29.x_y-z") == "<token>, <account> <token>"
+
+    def test_what_others_wrote_into_their_machines_is_not_kept(self, tmp_path):
+        """A list of the project's machines has the start scripts of all of them."""
+        items = {"items": {"zones/z": {"instances": [{"name": "theirs", "metadata": {"items": ["hunter2"]}}]}}}
+        for answer in (items, {"name": "p", "commonInstanceMetadata": {"items": ["hunter2"]}}):
+            report.note(tmp_path, report.ASKED, "GET x 200", json.dumps(answer).encode())
+        kept = (tmp_path / report.ASKED).read_text()
+        assert "theirs" in kept
+        assert "hunter2" not in kept
 
     def test_a_second_time_changes_nothing(self, rented):
         """A running machine stays with its deadline; its address may have changed."""

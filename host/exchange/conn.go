@@ -22,6 +22,7 @@ import (
 
 	"tsduel/host/bound"
 	"tsduel/host/record"
+	"tsduel/host/scrape"
 )
 
 // quietFor is how long a connection may be idle before it is looked at: no server closes one sooner.
@@ -318,5 +319,5 @@ func plain(err error) error {
 
 func firstLine(body []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(body[:min(len(body), 300)])), "\n")
-	return strings.ToValidUTF8(line, "?")
+	return scrape.OneLine(strings.ToValidUTF8(line, "?"))
 }

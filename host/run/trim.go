@@ -20,7 +20,7 @@ var (
 	trimmed = []string{"workload", "tsbs", "variants", "agent", "src"}
 	staying = []string{"go", "toolchain", "bin"}
 	// Also what a killed build, or a killed reading of a user's data, has left.
-	entryRE  = regexp.MustCompile(`^([0-9a-f]{16})(\.git|\.partial\..+)?$|^dump\..+\.new$`)
+	entryRE  = regexp.MustCompile(`^([0-9a-f]{16})(\.git)?(\.partial\..+)?$|^dump\..+\.new$`)
 	usedMark = ".used" // the time of this file in an entry is when the entry was last used
 )
 

@@ -55,8 +55,8 @@ def failures(source: Source) -> list[str]:
     table = source.table("checks")
     bad = table[(table["ok"] != "true") & (table["check"] == FINISHED)]
     return [
-        f"Block {block:.0f}{', ' + variant if variant else ''}{' in phase ' + phase if phase else ''}: "
-        f"{markup.text(message)}"
+        f"Block {block:.0f}{', ' + markup.text(variant) if variant else ''}"
+        f"{' in phase ' + markup.text(phase) if phase else ''}: {markup.text(message)}"
         for block, variant, phase, message in bad[["block", "variant", "phase", "message"]].itertuples(index=False)
     ]
 

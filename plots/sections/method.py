@@ -38,7 +38,7 @@ def _text(source: Source, name: str) -> str:
     calibration = source.run.of_any_host("calibration.json")
 
     def counts(key: str) -> str:
-        each = ", ".join(f"{name} {numbers.count(n)}" for name, n in (calibration.get(key) or {}).items())
+        each = ", ".join(f"{markup.text(name)} {numbers.count(n)}" for name, n in (calibration.get(key) or {}).items())
         return f" Counts: {each}." if each else ""
 
     return _TEXTS.get_template(f"{_OWN.get(source.shape, '')}{name}.md.j2").render(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tsduel.core import files
 from tsduel.core.errors import UserError
-from tsduel.core.files import read_json
 from tsduel.core.plan import Plan
 
 AT_FAULT = "the sources do not build"
@@ -35,7 +35,7 @@ def why_none(run_dir: Path, variant: str) -> str:
     """
     for build in (run_dir / "build", *sorted(run_dir.glob("host/*/build"))):
         log, record = build / f"{variant}.log", build / f"{variant}.json"
-        if log.exists() and not record.exists() and log.read_bytes().rstrip().endswith(AT_FAULT.encode()):
+        if log.exists() and not record.exists() and files.end_of(log).rstrip().endswith(AT_FAULT):
             return str(log)
     return ""
 
@@ -59,7 +59,7 @@ def _programs(run_dir: Path, plan: Plan) -> Iterator[tuple[str | Path | None, st
 
 def _record(run_dir: Path, name: str) -> dict[str, Any]:
     path = run_dir / "build" / f"{name}.json"
-    return read_json(path) if path.exists() else {}
+    return files.read_json(path) if path.exists() else {}
 
 
 def _is_unchanged(path: str | Path | None, sha256: str | None) -> bool:

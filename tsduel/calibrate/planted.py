@@ -198,14 +198,22 @@ def repository(cache: Path) -> Path:
     """Return the repository in the cache, made if it is missing: branches `base` and one a plant."""
     plants = hashlib.sha256(repr((VERSION, PLANTS)).encode()).hexdigest()
     directory = cache / "src" / f"{plants[:16]}.git"
-    if directory.is_dir():
-        return directory
+    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with directory.with_name(f"{plants[:16]}.lock").open("a") as lock:  # as scripts/fetch-git
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not directory.is_dir():
+            _make(directory)
+    return directory
+
+
+def _make(directory: Path) -> None:
+    for left in directory.parent.glob(f"{directory.name}.partial.*"):  # of a killed one
+        shutil.rmtree(left)
     module = f"{PROGRAM.module}@{VERSION}"
     done = with_go(GO_MINIMUM, "local", "go", "mod", "download", "-json", module, cwd=Path("/"))
     if done.returncode != 0:
         raise UserError(f"{module} cannot be downloaded from the Go module proxy: {done.stderr.strip()[-300:]}")
     partial = directory.with_name(f"{directory.name}.partial.{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
     shutil.copytree(json.loads(done.stdout)["Dir"], partial)  # its files are read-only
     for path in (partial, *partial.rglob("*")):
         path.chmod(path.stat().st_mode | 0o200)
@@ -216,8 +224,8 @@ def repository(cache: Path) -> Path:
         _plant(partial / plant.file, plant)
         _commit(partial, f"planted: {plant.name}")
     _git(partial, "checkout", "--quiet", "base")
+    subprocess.run(["sync", "-f", partial], check=True)  # after a power cut no object may be empty
     partial.rename(directory)
-    return directory
 
 
 def course(cache: Path, slow: int, commits: int) -> tuple[Path, str, str]:

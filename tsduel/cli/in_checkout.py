@@ -17,13 +17,9 @@ from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.core.wording import did_you_mean, last_line, nearest
 
-MODULES = {
-    "github.com/VictoriaMetrics/VictoriaMetrics": "victoriametrics",
-    "github.com/prometheus/prometheus": "prometheus",
-    "github.com/influxdata/influxdb": "influxdb",
-}
-"""Database by the module of its go.mod; InfluxDB 2 has another one."""
+CLUSTER = "victoriametrics-cluster"
 _OWN = {
+    CLUSTER: "",
     # It takes no lines over HTTP, so batches cannot be exchanged, and compacts when it wants to.
     "prometheus": "workload.batch_size=80 workload.solo_scale=null design.load=solo settle.mode=natural settle.polls=2",
     "influxdb": "",
@@ -36,7 +32,7 @@ def main(revisions: Sequence[str], against: str, *, full: bool, watch: bool) -> 
     """Compare what is named of the checkout that we stand in, the working tree unless two revisions are named."""
     refuse_command(revisions)
     top = checkout()
-    database = database_of(top)
+    database = database_of(top, revisions[-1] if len(revisions) + bool(against) > 1 else "")
     if len(revisions) + bool(against) > 2:  # noqa: PLR2004 - a comparison has two sides
         raise UserError("two revisions at most: tsduel BASELINE CANDIDATE, or tsduel tsbs VERSIONS= for several")
     for knob in SIDES:
@@ -44,7 +40,7 @@ def main(revisions: Sequence[str], against: str, *, full: bool, watch: bool) -> 
             raise UserError(f"{knob}: here a revision is a word: tsduel v1.132.0; for all others: tsduel tsbs {knob}=")
     if watch and len(revisions) > 1:
         raise UserError("watch compares the working tree, with one revision at most")
-    knobs = sides(top, revisions, against) | {
+    knobs = sides(top, revisions, against, watch=watch) | {
         "EXPERIMENT": os.environ.get("EXPERIMENT") or str(PROJECT / f"experiments/{'local' if full else 'quick'}.yml")
     }
     if database != "victoriametrics":
@@ -79,29 +75,29 @@ def checkout() -> Path:
     return Path(top)
 
 
-def database_of(top: Path) -> str:
-    """Return the database of a checkout by its go.mod."""
+def database_of(top: Path, revision: str = "") -> str:
+    """Return the database of a checkout by its go.mod, and by the files of a revision, of the tree without one."""
     text = ""
     with suppress(OSError):
         text = (top / "go.mod").read_text(encoding="utf-8", errors="replace")
     found = re.search(r"^module\s+(\S+)", text, re.MULTILINE)
     module = found[1] if found else ""
-    if module not in MODULES:
+    if module not in repository.MODULES:
         what = f"its go.mod is of {module}" if module else "it has no go.mod"
         raise UserError(f"{top} is no checkout of VictoriaMetrics, Prometheus or InfluxDB 1.x: {what}")
-    return MODULES[module]
+    return CLUSTER if repository.is_cluster(top, revision) else repository.MODULES[module]
 
 
-def sides(top: Path, revisions: Sequence[str], against: str) -> dict[str, str]:
+def sides(top: Path, revisions: Sequence[str], against: str, *, watch: bool = False) -> dict[str, str]:
     """Return BASELINE and CANDIDATE; the candidate is the working tree unless two revisions are named."""
     named = [*([against] if against else []), *revisions]
     if len(named) == 2:  # noqa: PLR2004 - both sides
         return {"BASELINE": _revision(top, named[0]), "CANDIDATE": _revision(top, named[1])}
-    base = (
-        _revision(top, named[0])
-        if named
-        else f"git:{top}@{repository.merge_base(top, 'tsduel HEAD~1 or tsduel v1.132.0')}"
-    )
+    if named:
+        base = _revision(top, named[0])
+    else:  # to watch, one begins before the first edit
+        example = "tsduel HEAD~1 or tsduel v1.132.0"
+        base = f"git:{top}@{repository.merge_base(top, example, unchanged=watch)}"
     return {"BASELINE": base, "CANDIDATE": f"path:{top}"}
 
 
@@ -115,9 +111,10 @@ def _revision(top: Path, name: str) -> str:
         top, "for-each-ref", "--format=%(refname:short)", "refs/tags", "refs/heads", "refs/remotes"
     ).split()
     near = f"; did you mean v{name}?" if _VERSION.fullmatch(f"v{name}") else did_you_mean(name, refs)
-    if not near and _VERSION.fullmatch(name):
-        # A clone need not have the tags; the Go module proxy has.
-        return f"module:{name}"
+    if _VERSION.fullmatch(name):
+        if not name.endswith("-cluster"):  # a clone need not have the tags; the Go module proxy has
+            return f"module:{name}"
+        near = "; git fetch --tags may bring it"
     more = near or repository.shallow(str(top)) or "; git fetch --tags may bring it"
     raise UserError(f"{name!r} is no revision of {top}{more}")
 

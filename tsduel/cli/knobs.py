@@ -5,7 +5,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tsduel.core.errors import UserError
@@ -98,8 +98,18 @@ def refuse_unknown(names: Iterable[str]) -> None:
             raise UserError(f"{name} is no knob{hint}")
 
 
+def refuse_stray(words: Sequence[str], goals: Sequence[str]) -> None:
+    """Raise for a word beside a target of `make` that is none: a target alone has a sentence of its own."""
+    if words and len(goals) > 1:
+        raise UserError(
+            f"{words[0]!r} is no target, and no knob, which is NAME=VALUE without spaces: "
+            f"make {goals[0]} CANDIDATE=v1.134.0 EXPERIMENT=experiments/quick.yml"
+        )
+
+
 if __name__ == "__main__":
     try:
         refuse_unknown(os.environ.get("TSDUEL_GIVEN", "").split())
+        refuse_stray(os.environ.get("TSDUEL_STRAY", "").split(), os.environ.get("TSDUEL_GOALS", "").split())
     except UserError as error:
         sys.exit(f"tsduel: {error}")

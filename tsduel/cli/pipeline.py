@@ -32,6 +32,11 @@ def gobench() -> int:
 
 def history() -> int:
     """Compare all versions in one run, and draw a metric over them."""
+    from tsduel.bisect.metric import followed
+
+    # What would be refused after the last block is refused before the first.
+    if followed("tsbs", os.environ, in_turn=True).by:
+        raise UserError("METRIC: A:B is followed by bisect and worst; a history is of one metric")
     environment = {**os.environ, "RUN": os.environ.get("RUN") or new_run(os.environ, "history")}
     code = compare(environment)
     return (_stage("history-of", environment) or code) if code in codes.REPORTED else code

@@ -76,6 +76,13 @@ def content(path: Path, most: int = MOST_BYTES) -> bytes:
     return found
 
 
+def end_of(path: Path, most: int = 1 << 16) -> str:
+    """Return the last bytes of a file that somebody else writes, as text."""
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - most))
+        return stream.read(most).decode(errors="replace")
+
+
 def text(path: Path) -> str:
     """Return the content of a file as text with plain ends of lines, and a mark for each byte that is none."""
     return content(path).decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")

@@ -14,8 +14,14 @@ from tsduel.core.project import PROJECT
 TIMEOUT_S = 1800.0
 NOT_INSTALLED = 127
 IS_NONE = "not a git repository"
+MODULES = {
+    "github.com/VictoriaMetrics/VictoriaMetrics": "victoriametrics",
+    "github.com/prometheus/prometheus": "prometheus",
+    "github.com/influxdata/influxdb": "influxdb",
+}
+"""Database by the module of its go.mod; InfluxDB 2 has another one."""
 _BRANCHES = ("HEAD", "master", "main")
-_MAIN = (*(f"{remote}/{name}" for remote in ("upstream", "origin") for name in _BRANCHES), *_BRANCHES[1:])
+_CLUSTER = ("cluster",)
 
 
 def run(command: Sequence[str | Path], *, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -60,19 +66,31 @@ def answer(directory: Path, *words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def merge_base(top: Path, example: str) -> str:
-    """Return the commit at which a checkout left the main branch.
+def is_cluster(top: Path, revision: str = "") -> bool:
+    """Return whether a tree, of a revision or as it lies there, is the branch of VictoriaMetrics' cluster version."""
+    apps = answer(top, "ls-tree", "--name-only", revision, "app/").split() if revision else ()
+    select, single = (f"app/{name}" in apps or (not revision and (top / "app" / name).is_dir())
+                      for name in ("vmselect", "victoria-metrics"))  # fmt: skip
+    return select and not single
 
-    A UserError, with an example of how to name another baseline, if there is none or nothing was changed since.
+
+def merge_base(top: Path, example: str, *, unchanged: bool = False) -> str:
+    """Return the commit at which a checkout left the main branch, or the branch of VictoriaMetrics' cluster version.
+
+    A UserError, with an example of how to name another baseline, if there is none or, unless ``unchanged``, nothing was
+    changed since.
     """
-    main_branch = next((name for name in _MAIN if answer(top, "rev-parse", "--verify", "-q", name)), "")
+    branches = _CLUSTER if is_cluster(top) else _BRANCHES
+    known = [f"{remote}/{name}" for remote in ("upstream", "origin") for name in branches]
+    known += [name for name in branches if name != "HEAD"]
+    main_branch = next((name for name in known if answer(top, "rev-parse", "--verify", "-q", name)), "")
     if not main_branch:
         raise UserError(f"{top} has no main branch to compare with: name a revision, {example}{shallow(str(top))}")
     base = answer(top, "merge-base", "HEAD", main_branch)
     if not base:
         none = f"{top}: HEAD and {main_branch} have no commit in common"
         raise UserError(f"{none}{shallow(str(top)) or f': name a revision, {example}'}")
-    if base == answer(top, "rev-parse", "HEAD") and not answer(top, "status", "--porcelain"):
+    if not unchanged and base == answer(top, "rev-parse", "HEAD") and not answer(top, "status", "--porcelain"):
         raise UserError(
             f"{top} has no changes against {main_branch}: name a revision to compare it with, {example}"
             f"{shallow(str(top))}"

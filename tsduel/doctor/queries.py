@@ -17,7 +17,7 @@ from tsduel.core import caches, children, codes, results
 from tsduel.core.errors import UserError
 from tsduel.core.record import DuelType, table
 from tsduel.core.rundir import open_run
-from tsduel.core.wording import last_line
+from tsduel.core.wording import last_line, printable
 from tsduel.places import place
 from tsduel.question.experiments import find
 from tsduel.question.read import read_file
@@ -138,7 +138,7 @@ def _table(run_dir: Path) -> tuple[str, bool]:
     if block:
         lines += [f"{failure.variant}: {failure.message}" for failure in block.failures]
     lines += list(plan.queries.left_out) if plan.queries else []
-    return "\n".join(lines), good
+    return "\n".join(map(printable, lines)), good
 
 
 def _verdict(record: DuelType, *, quiet: bool) -> str:

@@ -15,7 +15,7 @@ from tsduel.core import gobuild, hidden, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
-from tsduel.core.repository import IS_NONE, files_of, git, run, says, shallow
+from tsduel.core.repository import IS_NONE, MODULES, files_of, git, is_cluster, run, says, shallow
 from tsduel.core.sections import ComponentAsked
 from tsduel.core.wording import did_you_mean, last_line
 from tsduel.targets.database import Program
@@ -23,6 +23,7 @@ from tsduel.workloads import deployments
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SHORT_HASH = re.compile(r"[0-9a-f]{7,40}")
+PROMETHEUS = "github.com/prometheus/prometheus"
 SHOWN = 12  # digits of a hash that a label shows
 
 
@@ -80,6 +81,13 @@ def _module(program: Program, variant: str, asked: ComponentAsked) -> dict[str, 
         raise UserError(f"variant {variant}: '{ref}' is no version of {program.module}; did you mean v{ref}?")
     answer = download(program, ref)
     if "Sum" not in answer:
+        named = re.fullmatch(r"v([23])\.(\d+)\.(\d+)(\S*)", ref)
+        if named and program.module == PROMETHEUS:  # its releases have other names as a module
+            minor = int(named[2]) + (300 if named[1] == "3" else 0)
+            raise UserError(
+                f"variant {variant}: the Go module of Prometheus {ref} is called v0.{minor}.{named[3]}{named[4]}: "
+                f"name that, or git:REPO@{ref}"
+            )
         raise UserError(
             f"variant {variant}: '{ref}' does not resolve for module {program.module} ({answer['Error']}); "
             "with 'source: module' only tags, branches and commits that the Go module proxy resolves work, "
@@ -161,7 +169,7 @@ def _git(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
     return {"revision": revision, "label": label, "version": label}
 
 
-def _path(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
+def _path(program: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
     checkout = Path(absolute_location(asked.path))
     if not checkout.is_dir():
         beside = [entry.name for entry in checkout.parent.glob("*") if entry.is_dir()]
@@ -176,6 +184,7 @@ def _path(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
             f"variant {variant}: {checkout} is not the top of a git checkout with a commit; look at 'path:', "
             "or make it one with 'git init' and a commit"
         )
+    _check_module(program, variant, checkout)
     _check_workspace(variant, checkout, asked)
     found = files_of(checkout)
     for note in found["notes"]:
@@ -185,8 +194,26 @@ def _path(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
     return {"revision": revision, "label": label, "version": label, "dirty": dirty}
 
 
+def _check_module(program: Program, variant: str, checkout: Path) -> None:
+    """Raise if a checkout is of another database, or of VictoriaMetrics' other version, than the experiment's."""
+    file = checkout / "go.mod"
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    module = re.search(r"^module\s+(\S+)", text, re.MULTILINE)
+    if module and module[1] != program.module and module[1] in MODULES:
+        raise UserError(f"variant {variant}: {checkout} is of {module[1]}, and {program.name} of {program.module}")
+    if is_cluster(checkout) and program.name == "victoria-metrics":
+        raise UserError(
+            f"variant {variant}: {checkout} is VictoriaMetrics' cluster version: type `tsduel` in it, or take "
+            "EXPERIMENT=experiments/cluster.yml"
+        )
+
+
 def _check_workspace(variant: str, checkout: Path, asked: ComponentAsked) -> None:
     """Raise if `go` in the checkout uses a go.work that git ignores, so that a build would not have it."""
+    above = next((here / "go.work" for here in checkout.parents if (here / "go.work").exists()), None)
+    if "GOWORK" not in asked.env and (above or os.environ.get("GOWORK", "off") != "off"):
+        where = os.environ.get("GOWORK") or above
+        print(f"variant {variant}: {checkout}: it is built without {where}, which `go` there uses", file=sys.stderr)  # noqa: T201 - beside the plan
     taken = ("ls-files", "--cached", "--others", "--exclude-standard", "--", "go.work")
     if "GOWORK" not in asked.env and (checkout / "go.work").exists() and not git("-C", checkout, *taken).stdout:
         raise UserError(

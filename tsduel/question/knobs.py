@@ -44,12 +44,17 @@ def given(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: _hidden_set(value) if name == "SET" else hidden.knob(value) for name, value in found.items()}
 
 
-def with_base(knobs: Mapping[str, str]) -> dict[str, str]:
-    """Return the knobs with a BASELINE beside a lone CANDIDATE=path:CHECKOUT: where it left the main branch."""
+def with_base(knobs: Mapping[str, str], data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the knobs with a BASELINE beside a lone CANDIDATE=path:CHECKOUT: where it left the main branch.
+
+    ``data``: the experiment, whose baseline may lack the component that is the checkout's.
+    """
     kind, _, path = knobs.get("CANDIDATE", "").partition(":")
     alone = kind == "path" and not {"BASELINE", "VERSIONS", "AA"} & set(knobs)
     top = Path(path).expanduser()
     if not alone or not repository.answer(top, "rev-parse", "--show-toplevel"):
+        return dict(knobs)
+    if (component := role(data, knobs)) and component not in by_role(_sides(data).get("baseline")):
         return dict(knobs)
     base = repository.merge_base(top, f"BASELINE=git:{path}@HEAD~1 or BASELINE=v1.132.0")
     return {**knobs, "BASELINE": f"git:{path}@{base}"}

@@ -43,13 +43,13 @@ class Question:
 
 def read(environment: Mapping[str, str]) -> Question:
     """Read the experiment of EXPERIMENT, KIND (the target of `make`) and the knobs."""
-    typed = knobs.with_base(knobs.given(environment))
     path, wanted = environment.get("EXPERIMENT", ""), environment.get("KIND", "")
     path = path and str(find(path))
     unwritten = WORKLOADS[wanted].unwritten if wanted in WORKLOADS else None
     if not path and unwritten is None:
         path = str(find(DEFAULT_EXPERIMENT))
     written = read_file(Path(path)) if path else dict(unwritten or {})
+    typed = knobs.with_base(knobs.given(environment), written)
     data = knobs.apply(written, typed)
     origin = path or f"make {wanted}"
     where = f"{origin} with {' '.join(typed)}" if typed else origin

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from tsduel.core import files
 from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
 from tsduel.places import liveness
@@ -155,7 +156,7 @@ class Attendant:
         if code == 0:
             note_home(self.link.fetched)
         else:
-            log = (self.link.received / "control" / "log").read_text(errors="replace")
+            log = files.end_of(self.link.received / "control" / "log")
             for line in log.splitlines()[-LAST_WORDS:]:
                 # The event of the end has the reason, if there is such an event.
                 if line.startswith("tsduel: ") or not self.view.state.over:

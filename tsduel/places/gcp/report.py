@@ -1,5 +1,6 @@
 """`make gcp-report` collects what a run asked of Google and was answered, without secrets, to be sent to us."""
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tsduel.core.errors import UserError
 ASKED, TERRAFORM = Path("google/asked.log"), Path("google/terraform.log")
 FILES = (Path("plan/terraform.tfvars.json"), Path("host/terraform.tfvars.json"), Path("host/outputs.json"))
 LONGEST = 20_000
+METADATA = {"metadata", "commonInstanceMetadata"}
 STAGES = re.compile(r"^\S+ \S+ +(provision|build|give-back|destroy): ")
 SECRETS = {
     r"-----BEGIN [^-]*-----.*?(-----END [^-]*-----|$)": "<private key>",
@@ -27,13 +29,23 @@ SECRETS = {
 def note(run_dir: Path | None, kind: Path, asked: str, answer: bytes) -> None:
     """Append a line, without its secrets, to a file of what was asked; without a run nothing is kept."""
     if run_dir:
-        text = without_secrets(f"{asked} {answer.decode(errors='replace')}")
+        text = without_secrets(f"{asked} {_without_metadata(answer)}")
         path = run_dir / kind
         # A full disk must not keep anything from being deleted.
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, exist_ok=True)
             with path.open("a", encoding="utf-8") as stream:
                 stream.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text[:LONGEST]}\n")
+
+
+def _without_metadata(answer: bytes) -> str:
+    """Return an answer without what users wrote into the project or their machines: start scripts have passwords."""
+    text = answer.decode(errors="replace")
+    try:
+        document = json.loads(text, object_hook=lambda found: {k: v for k, v in found.items() if k not in METADATA})
+    except (ValueError, RecursionError):
+        return text
+    return json.dumps(document)
 
 
 def without_secrets(text: str) -> str:

@@ -8,7 +8,7 @@ import signal
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -62,6 +62,7 @@ class Link:
     planned: frozenset[str]  # blocks of this host
     kind: str = "tsbs"  # the command that continues the run
     name: str = "host1"  # in the plan
+    came: list[int] = field(default_factory=list, compare=False)  # bytes of each archive so far
 
     @classmethod
     def all(cls, run_dir: Path) -> dict[str, Self]:
@@ -196,7 +197,8 @@ class Link:
         with self.host.heard(), untrusted.started(command) as (process, ended):
             assert process.stdout is not None  # noqa: S101 - it is a pipe
             try:
-                untrusted.unpack(process.stdout.fileno(), names, arrived)
+                left = untrusted.MOST_OF_HOST - sum(self.came)
+                self.came.append(untrusted.unpack(process.stdout.fileno(), names, arrived, left))
             except tarfile.TarError as error:
                 broken = str(error)
                 # What else comes is not read, so the command must not wait for that.
@@ -218,6 +220,8 @@ class Link:
             of_this_host = name == f"{self.name}.json" or name.startswith(f"{self.name}/")
             if of_this_host and untrusted.is_plain(name) and not (path.is_file() and _digest(path) == digest):
                 wrong.append(name)
+        if len(wrong) > untrusted.MOST_FILES:
+            raise untrusted.LieError(f"{self.host.name}: it names {len(wrong)} files, more than a run has")
         return wrong
 
 

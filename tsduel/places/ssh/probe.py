@@ -1,7 +1,6 @@
 """Checks whether blocks can run on another machine, before anything is copied there."""
 
 import re
-import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -17,13 +16,18 @@ QUESTIONS = r"""
 directory=$1 look=$2
 printf 'system=%s\narchitecture=%s\n' "$(uname -s)" "$(uname -m)"
 printf 'python=%s\nbash=%s\n' "$(command -v python3)" "$(command -v bash)"
-mine() { test -w "$directory" && test -O "$directory" && test ! -L "$directory"; }
+mine() {
+  test -w "$directory" && test -O "$directory" && test ! -L "$directory" || return
+  # Ours has no more: one that others use would be closed to them, and be removed by uninstall.
+  other=$(ls -A -- "$directory" | grep -vxE 'cache|runs' | head -n 1)
+  test -z "$other" || { echo "it has files of others, such as $other"; return 1; }
+}
 parent=$directory
 while test ! -e "$parent"; do parent=$(dirname -- "$parent"); done
 if test -z "$look"; then
   made=$( (umask 077 && mkdir -p -- "$directory" && mine && chmod 700 -- "$directory") 2>&1) && usable=yes || usable=no
 elif test -e "$directory"; then
-  mine && usable=yes || usable=no
+  made=$(mine 2>&1) && usable=yes || usable=no
 elif test -d "$parent" && test -w "$parent"; then
   usable=yes
 else
@@ -103,6 +107,6 @@ def refusals(name: str, facts: Mapping[str, str], directory: str) -> Iterator[st
     if (free := int(free_mib[0]) if free_mib else 0) < LEAST_FREE_MIB:
         yield (
             f"{name}: {free} MiB are free for {directory}, and Go, its modules and the binaries alone take "
-            f"{LEAST_FREE_MIB} MiB; free some (this removes tsduel's files: {shlex.join(['rm', '-rf', directory])}), "
+            f"{LEAST_FREE_MIB} MiB; free some (make uninstall TARGET=ssh, with the same SSH_HOST, removes what tsduel has there), "
             "or name a directory on a larger disk with REMOTE_DIR="
         )

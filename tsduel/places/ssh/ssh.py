@@ -74,8 +74,11 @@ class Host:
         """The name in messages."""
         return f"{self.user}@{self.address}" if self.user else self.address
 
-    def options(self) -> list[str]:
-        """Return the options of ssh for every connection, Ansible's too."""
+    def options(self, *, agent: bool = True) -> list[str]:
+        """Return the options of ssh for every connection, Ansible's too; without ``agent`` none of ours is forwarded.
+
+        A build may need it for a private repository. While versions run, a process of theirs could use it.
+        """
         # The user's own configuration is not for rented machines.
         words = ["-F", self.config_file or "/dev/null"] if self.config_file or self.known_hosts_file else []
         settings = {
@@ -86,8 +89,10 @@ class Host:
             "ControlMaster": "auto",
             "ControlPersist": PERSIST_S,
             # A socket's path may have about 100 letters, so it is short.
-            "ControlPath": _private_directory() / hashlib.sha256(repr(self).encode()).hexdigest()[:16],
+            "ControlPath": _private_directory() / hashlib.sha256(repr((self, agent)).encode()).hexdigest()[:16],
         }
+        if not agent:
+            settings["ForwardAgent"] = "no"
         if self.key_file:
             settings |= {"IdentitiesOnly": "yes", "IdentityFile": _path(self.key_file)}
         if self.known_hosts_file:
@@ -114,7 +119,7 @@ class Host:
         """Return the command line that runs a command there, with each word quoted."""
         if self.through:
             return [sys.executable, *self.through, *words]
-        return ["ssh", "-T", *self.options(), *self.destination(), shlex.join(words)]
+        return ["ssh", "-T", *self.options(agent=False), *self.destination(), shlex.join(words)]
 
     def interactive(self, line: str) -> list[str]:
         """Return the command line for a login by hand: it may ask, and runs a line of shell in a terminal."""

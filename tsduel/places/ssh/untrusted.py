@@ -21,6 +21,8 @@ MOST_TEXT = 16 << 20
 MOST_ERRORS = CHUNK
 # What comes in one archive: a block is the largest.
 MOST_BYTES, MOST_FILES = 4 << 30, 20_000
+# Of one host, as long as a command of ours runs.
+MOST_OF_HOST = 16 << 30
 # tarfile reads the headers of long names whole.
 MOST_HEADER = CHUNK
 MOST_NAME, MOST_PART = 1024, 255
@@ -112,9 +114,9 @@ def _chunks(stream: int, patience_s: Callable[[], float], size: int = CHUNK) -> 
 class _Archive:
     """A stream of bytes for tarfile; it has an end, and comes at some rate."""
 
-    def __init__(self, stream: int) -> None:
+    def __init__(self, stream: int, most: int) -> None:
         self._chunks = _chunks(stream, lambda: SILENCE_S)
-        self._rest, self._left = b"", MOST_BYTES
+        self._rest, self.left = b"", most
         self._since, self._got = time.monotonic(), 0
 
     def read(self, count: int) -> bytes:
@@ -125,10 +127,10 @@ class _Archive:
         return content
 
     def _watch(self, count: int) -> None:
-        self._left -= count
+        self.left -= count
         self._got += count
-        if self._left < 0:
-            raise LieError(f"an archive has more than {MOST_BYTES >> 20} MiB")
+        if self.left < 0:
+            raise LieError("an archive has more than there can be")
         if (now := time.monotonic()) - self._since > SILENCE_S:
             if count and self._got < LEAST_BYTES:
                 raise SilentError
@@ -158,13 +160,13 @@ class _Member(tarfile.TarInfo):
     _proc_sparse = _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse
 
 
-def unpack(stream: int, wanted: Collection[str], into: Path) -> None:
+def unpack(stream: int, wanted: Collection[str], into: Path, most: int = MOST_BYTES) -> int:
     """Unpack an archive of regular files, each one of ``wanted``, or below one that ends in /; have it on the disk.
 
-    A LieError for everything else that an archive can have, and for two members of one name; a tarfile.TarError if it
-    is cut short.
+    Return how many bytes came, of ``most`` at most. A LieError for everything else that an archive can have, and for two
+    members of one name; a tarfile.TarError if it is cut short.
     """
-    archive = _Archive(stream)
+    archive = _Archive(stream, most := min(most, MOST_BYTES))
     try:
         with tarfile.open(fileobj=archive, mode="r|", tarinfo=_Member) as members:  # type: ignore[call-overload]
             for count, member in enumerate(members, 1):
@@ -184,6 +186,7 @@ def unpack(stream: int, wanted: Collection[str], into: Path) -> None:
         raise tarfile.ReadError(f"no archive: {error}") from None
     for directory in (into, *filter(Path.is_dir, into.rglob("*"))):
         files.sync_names(directory)
+    return most - archive.left
 
 
 def is_plain(name: str) -> bool:
