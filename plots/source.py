@@ -17,7 +17,7 @@ from tsduel.core.metrics import Metric
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run, open_run
 from tsduel.stats.power import FEWEST_BLOCKS
-from tsduel.tidy.read import read_metrics, read_table
+from tsduel.tidy.read import read_metrics, read_table, refuse_older
 from tsduel.workloads import in_families
 from tsduel.workloads.reading import reader
 
@@ -135,6 +135,7 @@ def open_source(run_dir: Path) -> Source:
     run, path = open_run(run_dir), run_dir / "stats/comparison.json"
     if not path.exists():
         raise UserError(f"{path} is missing: run `make compare RUN={run_dir.name}` first")
+    refuse_older(run, read_table(run_dir, "blocks"))
     document, labels = read_json(path), _labels(run)
     metrics = {
         metric.name: replace(metric, known_as=_known_as(metric, run.plan))

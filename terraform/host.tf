@@ -57,10 +57,11 @@ resource "google_compute_instance" "main" {
   # Google deletes the machine at this time, but only if it runs. So Google restarts it after a failure of its host (never a
   # spot machine). A duration in place of the time would begin again then.
   scheduling {
-    provisioning_model          = var.spot ? "SPOT" : "STANDARD"
-    preemptible                 = var.spot
-    automatic_restart           = var.automatic_restart && !var.spot
-    on_host_maintenance         = var.spot ? "TERMINATE" : "MIGRATE"
+    provisioning_model = var.spot ? "SPOT" : "STANDARD"
+    preemptible        = var.spot
+    automatic_restart  = var.automatic_restart && !var.spot
+    # Bare metal, GPUs, H4D and X4 cannot be moved while they run; E2 takes nothing else.
+    on_host_maintenance         = var.spot || can(regex("^(h4d|x4|g[0-9]|a[0-9])|-metal$", each.value.machine_type)) ? "TERMINATE" : "MIGRATE"
     instance_termination_action = "DELETE"
     termination_time            = local.termination_time
   }

@@ -176,7 +176,11 @@ class TestManifests:
     def test_each_host_has_its_policy(self, tmp_path, monkeypatch):
         """Also where its pod is alone; the image that its tag was is told, with its digest."""
         asked = []
-        running = pod(containerStatuses=[{"state": {"running": {}}, "imageID": "docker.io/library/debian@sha256:ab"}])
+        running = pod(
+            containerStatuses=[
+                {"name": "host", "state": {"running": {}}, "imageID": "docker.io/library/debian@sha256:ab"}
+            ]
+        )
         running["metadata"]["ownerReferences"] = [{"uid": "u"}]
 
         def ask(_, method, path, *_body, **_query):

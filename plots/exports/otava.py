@@ -53,13 +53,16 @@ def _columns(source: Source, candidate: str) -> list[str]:
     """Return the columns of the experiment; for Go benchmarks those of the run, since revisions may have others."""
     if source.plan.gobench:
         rows = [row for side in source.comparisons if side.candidate == candidate for row in side.rows]
-        return [_column(row["metric"], row["query_type"]) for row in rows if tracked(source.metrics[row["metric"]])]
+        return [
+            _column(row["metric"], row["query_type"])
+            for row in rows
+            if tracked(source.metrics[row["metric"]], row["family"])
+        ]
     columns = []
-    for metric in filter(tracked, source.metrics.values()):
-        types = list(source.plan.roles) if metric.per_role else [""]
-        if metric.per_type:
-            means = ((GEOMEAN, metric.geomean), (ALL, metric.together))
-            types = [*source.query_types, *(name for name, family in means if family)]
+    for metric in source.metrics.values():
+        each = source.query_types if metric.per_type else source.plan.roles if metric.per_role else [""]
+        types = [*each] if tracked(metric, metric.family) else []
+        types += [name for name, of in ((GEOMEAN, metric.geomean), (ALL, metric.together)) if tracked(metric, of)]
         columns += [_column(metric.name, query_type) for query_type in types]
     return columns
 

@@ -26,6 +26,7 @@ from tsduel.core.wording import number_of
 
 LONGEST = 64
 """Most characters of a slug of Bencher."""
+RATE = "query_rate"
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ def series(source: Source) -> str:
     return f"{'screen/' if source.standing == 'screen' else ''}{source.plan.name}"
 
 
-def tracked(metric: Metric) -> bool:
-    """Return whether a metric is exported: it is judged, or it is a well-known rate."""
-    return metric.better != "none" and (metric.family != "shown" or bool(metric.geomean or metric.together))
+def tracked(metric: Metric, family: str | None) -> bool:
+    """Return whether a row of a metric is exported: it is judged, or it is a well-known rate."""
+    return metric.better != "none" and (family not in {"shown", None} or metric.name == RATE)
 
 
 def figures(source: Source) -> Iterator[Figure]:
@@ -53,7 +54,7 @@ def figures(source: Source) -> Iterator[Figure]:
     for comparison in source.comparisons:
         for row in comparison.rows:
             metric, median = comparison.metrics[row["metric"]], row["candidate_median"]
-            if not tracked(metric) or row["verdict"] == "failed" or median is None:
+            if not tracked(metric, row["family"]) or row["verdict"] == "failed" or median is None:
                 continue
             table = values_of(source, metric.name, row["query_type"])
             of_candidate = table[(table["variant"] == row["candidate"]) & table["block"].isin(comparison.valid)][

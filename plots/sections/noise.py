@@ -79,7 +79,9 @@ def _spoilt(source: Source, noise: pd.DataFrame) -> str:
     for variant in [*source.run.variants, ""]:
         own = causes[causes["variant"] == variant]
         signals = own["signal"].value_counts(sort=False).items()
-        counts = markup.aside(", ".join(f"{markup.text(TITLES.get(str(s), str(s)).split(',')[0])} {n}" for s, n in signals))
+        counts = markup.aside(
+            ", ".join(f"{markup.text(TITLES.get(str(s), str(s)).split(',')[0])} {n}" for s, n in signals)
+        )
         if variant or counts:
             by_variant.append(f"{variant or 'while all were resident'} {own['block'].nunique()}{counts}")
     blocks = sorted(set(causes["block"].astype(int)))

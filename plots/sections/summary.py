@@ -44,7 +44,8 @@ def table(comparison: Comparison) -> str:
     rows = []
     for row in sentences.subjects(comparison):
         unit, values = numbers.sides(row)
-        reach = f" ({numbers.interval(row)})" if row["lo_pct"] is not None else ""
+        interval = numbers.interval(row)
+        reach = f" ({interval})" if interval != numbers.MISSING else ""
         both = f"{' → '.join(values)} {unit}"
         rows.append([comparison.named(row), both, f"{numbers.changed(row)}{reach}", comparison.mark(row)])
     kind = "ratio" if comparison.crosses else "change, %"

@@ -204,7 +204,8 @@ def read(bisection: Bisection, results: Path) -> Measured | None:
         if number == 0:
             ends = row
             sign = -1 if hodges_lehmann(row["differences"]) < 0 else 1
-        seen.setdefault(step.at, []).extend(sign * value for value in row["differences"])
+        values = _alike(row, native=ends["native"] is not None)
+        seen.setdefault(step.at, []).extend(sign * value for value in values)
         runs.setdefault(step.at, []).append(step.run)
     if bisection.last not in seen:
         return None
@@ -212,6 +213,23 @@ def read(bisection: Bisection, results: Path) -> Measured | None:
     limit = ends["native"]["limit"] if native else math.log1p(bisection.followed.threshold_pct / 100)
     better = (sign > 0) == bisection.followed.higher_is_better
     return Measured(seen, limit, native, ends["unit"], runs, sign, better)
+
+
+def _alike(row: Mapping[str, Any], *, native: bool) -> list[float]:
+    """Return the differences of a row as the first one has them: in its own unit, or as log ratios.
+
+    A row has its own unit where a value is zero. As a ratio, such a zero is a thousandth of the other side.
+    """
+    values, base = row["differences"], row["baseline_pseudomedian"] or 0.0
+    if native == (row["native"] is not None):
+        return [*values]
+    if native:
+        return [base * math.expm1(value) for value in values]
+    least = math.log(1e-3)
+    return [
+        math.log1p(max(value / base, math.expm1(least))) if base else math.copysign(-least, value) if value else 0.0
+        for value in values
+    ]
 
 
 def refuse_ends(bisection: Bisection, measured: Measured) -> None:

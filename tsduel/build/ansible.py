@@ -1,5 +1,6 @@
 """The third stage: Ansible prepares the machine and builds the programs, here or over SSH, with the same roles."""
 
+import json
 import os
 import shutil
 import sys
@@ -8,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tsduel.build import built, progress
-from tsduel.core import children, codes, files, rundir, runlog, secret_store
+from tsduel.core import caches, children, codes, files, rundir, runlog, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
-from tsduel.places import hosts, lock
+from tsduel.places import directories, hosts, lock
 from tsduel.places.place import provider_of
 from tsduel.places.ssh import pack
 from tsduel.places.ssh.link import Link, is_home
@@ -52,6 +53,9 @@ def main(run_dir: Path) -> int:
     command += [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
     runlog.point_ansible(run_dir)
+    # The checkout or its cache may lie elsewhere than when it was planned.
+    here = directories.on_this_host(run_dir=run_dir, cache=caches.directory(os.environ), project=PROJECT)
+    command += ["-e", json.dumps(here)] if plan.place.builds_here else []
     if not plan.place.builds_here:
         if len(links) > 1:
             os.environ["TSDUEL_FLEET"] = "1"

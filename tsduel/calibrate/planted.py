@@ -9,6 +9,7 @@ and in `arriving` those that are asked while batches arrive. The sources come fr
 same wherever and whenever they are made, so their builds are cached.
 """
 
+import fcntl
 import hashlib
 import json
 import os

@@ -35,6 +35,8 @@ _SMALL = (
     *("noise.canary_pct=null", "noise.foreign_cpu_pct=null", "noise.steal_pct=null"),
 )
 _SCALE = "workload.scale=20"
+# A request in a line of a log; a query may select by its path, too.
+_REQUEST = re.compile(r'"params":\s*\{|/api/v1/query(?:_range)?\?|\b(?:GET|POST) \S*/api/v1/query')
 _HEAD = 1000  # characters, in which a file of top queries says what it is
 
 
@@ -43,10 +45,10 @@ def kind_of(path: str) -> str:
     text = read_text(path, "QUERIES")
     line = next((line.strip() for line in text.split("\n") if line.strip() and line.lstrip()[0] != "#"), "")
     is_yaml = path.endswith((".yml", ".yaml"))
-    if not is_yaml and ('"params"' in line or "/api/v1/query" in line or '"topBy' in text[:_HEAD]):
-        return "log"
     if ('"expr' in text and grafana.is_dashboard(path, text)) or '"panels"' in text:
         return "dashboard"
+    if not is_yaml and (_REQUEST.search(text) or '"topBy' in text[:_HEAD]):
+        return "log"
     try:
         if ("groups" in text or "rules" in text) and rules.groups_of(documents(path, text), path) is not None:
             return "rules"

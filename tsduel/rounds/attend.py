@@ -149,6 +149,8 @@ class Attendant:
 
     def _fetch(self, names: tuple[str, ...]) -> None:
         self.link.fetch_blocks(names)
+        with suppress(UserError):  # what disturbed it is judged there; a host that is lost later says it no more
+            self.link.fetch_files([f"raw/{self.link.name}/noise.json"], self.link.run_dir)
         self.heard = time.monotonic()
 
     def _finish(self, code: int) -> int:

@@ -1,5 +1,6 @@
 """Attends a run on other machines. Where there are several, spare hosts replace lost hosts."""
 
+import errno
 import json
 import os
 import queue
@@ -21,6 +22,8 @@ from tsduel.rounds.view.events import Tail
 from tsduel.rounds.view.show import View
 
 LOST = "host/lost.json"
+# Errors of this machine's disk and limits.
+OURS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
 # Time for the threads to end. They look at their connection every other second.
 LEAVING_S = 10.0
 
@@ -118,6 +121,8 @@ class Fleet:
             self._save()
             return None
         if not isinstance(end, Exception) or not several:
+            raise end
+        if isinstance(end, OSError) and end.errno in OURS:  # no host is lost by it, and all go on
             raise end
         if not isinstance(end, UserError):
             # The other hosts go on, and what they finish is fetched, before it is raised.

@@ -18,7 +18,7 @@ import pandas as pd
 
 from tsduel.core import files, results, tables
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import ALL, GEOMEAN, MIX, Family, Metric, threshold
+from tsduel.core.metrics import ALL, EXCHANGE, GEOMEAN, MIX, Family, Metric, threshold
 from tsduel.core.record import BENCH, DUEL, SOLO
 from tsduel.core.rundir import Run, open_run
 from tsduel.stats import aa, benchfmt, soak
@@ -26,7 +26,7 @@ from tsduel.stats.findings import Pair, Sample
 from tsduel.stats.rows import Row, row, warn_of_short_phases
 from tsduel.stats.verdict import judge
 from tsduel.tidy.blocks import FAILED, OWED, WARMUP
-from tsduel.tidy.read import read_metrics, read_table, refuse_duplicates
+from tsduel.tidy.read import read_metrics, read_table, refuse_duplicates, refuse_older
 from tsduel.workloads import in_families, primary
 from tsduel.workloads.checks import FINISHED, FOUND
 from tsduel.workloads.measured import PairedRatio
@@ -118,6 +118,7 @@ def samples_of(run: Run, tidied: Tables) -> list[Sample]:
 def tidied_of(run: Run) -> Tables:
     """Return the tables of tidy/ that are compared."""
     tidied = {name: read_table(run.path, name) for name in ("measurements", "pairs", "checks", "blocks")}
+    refuse_older(run, tidied["blocks"])
     refuse_duplicates(run.path, tidied["measurements"])
     return tidied
 
@@ -287,8 +288,11 @@ def touched(failures: pd.DataFrame, metric: Metric, query_type: str) -> str:
     Lost samples or a server that died make every figure doubtful; wrong or missing answers only those of their query
     type and sums over types. FINISHED is left out: such a block is already dropped. A mean says what it lacks.
     """
-    of_type = failures["query_type"]
+    # Windows of an upgrade are checked each, and have one row.
+    of_type = failures["query_type"].str.replace(r"@(half|new)$", "", regex=True)
+    # A component's figure is of all types.
     sums = query_type in {GEOMEAN, ALL} or metric.name in {"cpu_seconds", "duel_idle_cpu_ms"}
+    sums = sums or (metric.per_role and metric.phase == EXCHANGE and not metric.name.startswith("duel_load"))
     touching = failures[
         ((of_type == "") | (of_type == query_type) | (sums & (failures["check"] != FOUND)))
         & (failures["check"] != FINISHED)

@@ -47,6 +47,10 @@ def westfall_young(differences: Floats, seed: int, groups: Sequence[int] = ()) -
         return []
     counts = (~np.isnan(differences)).sum(axis=0)
     filled = np.nan_to_num(differences)
+    tested = np.asarray(filled.any(axis=0))
+    if not tested.all():  # all of the others was the order: nothing of them is left to test
+        of_tested = iter(westfall_young(differences[:, tested], seed, groups))
+        return [next(of_tested) if at else 1.0 for at in tested.tolist()]
     filled /= np.abs(filled).max(axis=0)
     ranks = np.column_stack([_signed_ranks(column) for column in differences.T])
     # Twice, as the ranks are. Not less where there are ties: these would win over all that has none.

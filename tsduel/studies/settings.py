@@ -58,6 +58,15 @@ def is_study(directory: Path) -> bool:
     return (directory / Sweep.FILE).exists()
 
 
+def has_ended(run_dir: Path) -> bool:
+    """Return whether a run of a study is whole; a report may be of blocks so far, by somebody who looked meanwhile."""
+    if not (run_dir / REPORT).exists():
+        return False
+    run = open_run(run_dir)
+    here, lost = {block.block for block in run.blocks}, run.json("host/lost.json")
+    return all(row.block in here or row.host in lost for row in run.due)
+
+
 def runs(directory: Path) -> list[tuple[Step, Run]]:
     """Return the runs of a study as in its matrix, each with its step."""
     return [(step, open_run(directory.with_name(step.run))) for step in Sweep.load(directory).steps]
@@ -66,7 +75,7 @@ def runs(directory: Path) -> list[tuple[Step, Run]]:
 def now(directory: Path) -> Path:
     """Return the run that is going on or comes next; the last one if all have ended."""
     each = [directory.with_name(step.run) for step in Sweep.load(directory).in_order]
-    return next((run for run in each if not (run / REPORT).exists()), each[-1])
+    return next((run for run in each if not has_ended(run)), each[-1])
 
 
 def plan(run_dir: Path, environment: Mapping[str, str]) -> None:
@@ -86,7 +95,7 @@ def _keep(directory: Path, environment: Mapping[str, str]) -> None:
     resolve.refuse_changes(directory, Sweep.load(directory).asked, environment)
     gone = dict[str, Place]()
     for _, run in runs(directory):
-        if not (run.path / REPORT).exists():
+        if not has_ended(run.path):
             pack.refuse_other_adapters(run.path)
             owner = run.path.with_name(run.plan.place.of("", "rented_by") or run.path.name)
             if run.plan.place.rented and not hosts.provisioned(owner):
@@ -185,7 +194,7 @@ def described(directory: Path) -> list[str]:
     lines.append(f"go on     make {study.kind} RUN={study.name}  (after an interruption)")
     lines += resolve.sides(next(iter(plans.values())))
     for step in study.in_order:
-        ended = ", ended" if (directory.with_name(step.run) / REPORT).exists() else ""
+        ended = ", ended" if has_ended(directory.with_name(step.run)) else ""
         lines.append(f"setting   {step.name}: {step.run}, about {lasting(seconds.get(step.run, 0))}{ended}")
     return lines
 
@@ -193,7 +202,7 @@ def described(directory: Path) -> list[str]:
 def rule(directory: Path) -> Rule:
     """Yield the knobs of each run that has not ended; return 3 if a setting failed, or the code that ended all."""
     study, failed = Sweep.load(directory), 0
-    due = [step for step in study.in_order if not (directory.with_name(step.run) / REPORT).exists()]
+    due = [step for step in study.in_order if not has_ended(directory.with_name(step.run))]
     places = {step.run: open_run(directory.with_name(step.run)).plan.place for step in due}
     machines = {name: own.of("", "name") or name for name, own in places.items()}
     last = {machine: name for name, machine in machines.items()}

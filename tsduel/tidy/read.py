@@ -9,6 +9,8 @@ from tsduel.core import tables
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import Metric
 from tsduel.core.rundir import Run
+from tsduel.core.wording import number_of
+from tsduel.tidy.blocks import MISSING
 from tsduel.workloads.reading import reader
 
 
@@ -52,3 +54,13 @@ def refuse_duplicates(run_dir: Path, measurements: pd.DataFrame) -> None:
         what = f"{row['metric']} {row['query_type']}".rstrip()
         path = run_dir / "tidy/measurements.csv"
         raise UserError(f"{path}:{line + 2}: block {row['block']:.0f}, {row['variant']} has a second value of {what}")
+
+
+def refuse_older(run: Run, decided: pd.DataFrame) -> None:
+    """Raise if blocks have come since tidy/ was made: a fetch brings more of a run that goes on."""
+    known = set(decided["block"][decided["cause"] != MISSING].astype(int))
+    if later := [block.block for block in run.blocks if block.block not in known]:
+        raise UserError(
+            f"{run.path}: {number_of(len(later), 'block')} came after tidy/ was made; first: make tidy compare report "
+            f"RUN={run.path.name}"
+        )

@@ -30,15 +30,19 @@ def in_families(plan: Plan, metrics: Iterable[Metric]) -> list[Metric]:
         return [_by_work(metric, plan) for metric in metrics]
     unjudged = "solo" if plan.design.judged == "duel" else ""
     return [
-        replace(metric, family="shown" if metric.part == unjudged else family.get(metric.name, metric.family))
+        _shown(metric) if metric.part == unjudged else replace(metric, family=family.get(metric.name, metric.family))
         for metric in metrics
     ]
+
+
+def _shown(metric: Metric) -> Metric:
+    return replace(metric, family="shown", geomean=metric.geomean and "shown", together=metric.together and "shown")
 
 
 def _by_work(metric: Metric, plan: Plan) -> Metric:
     """Return a metric as it is judged where work alone is: means over query types first."""
     if not metric.work or not (metric.per_type or metric.per_role or plan.exchanges_load):
-        return replace(metric, family="shown", geomean=metric.geomean and "shown", together=metric.together and "shown")
+        return _shown(metric)
     # The mean over query types says more than their sum, in which the largest answers are most.
     sums: dict[str, Any] = {"geomean": "primary", "together": "shown"} if metric.geomean else {}
     of_all = not (metric.per_type or metric.per_role)

@@ -42,11 +42,33 @@ def rule(directory: Path) -> Rule:
             code = yield knobs_of_probe
             if code in {codes.USER, codes.DEFECT}:  # the same would come of every probe
                 return code
+            if other := _other_programs(study, probe, directory.parents[1]):
+                sys.stderr.write(f"tsduel: {other}\n")
+                return codes.USER
             probe = _read(study, probe, directory.parents[1] / probe.run, time.monotonic() - begin)
         study = study.model_copy(update={"probes": (*study.probes, probe)})
         study.write(directory)
         _say(study, probe)
     return 0
+
+
+def _other_programs(study: Worst, probe: Probe, results: Path) -> str:
+    """Return a sentence if a probe measured other programs than the first: a checkout that is edited, or a branch."""
+    plans = [results / each.run for each in (*study.probes, probe) if (results / each.run / Plan.FILE).exists()]
+    if len(plans) < 2:  # noqa: PLR2004 - the first, and this one
+        return ""
+    sides = [
+        {(side.name, part.role): (part.label, part.build_key) for side in Plan.load(path).variants
+         for part in side.components} for path in (plans[0], plans[-1])
+    ]  # fmt: skip
+    changed = next((key for key, side in sides[0].items() if sides[1].get(key) != side), None)
+    if changed is None:
+        return ""
+    before, now = (side.get(changed, ("nothing", ""))[0] for side in sides)
+    return (
+        f"{probe.run}: the {changed[0]} is {now} by now, and was {before} when the search of {study.name} began: what "
+        "two programs show is not one answer; start a new search, with a commit in place of a tree that is edited"
+    )
 
 
 def _knobs(study: Worst, probe: Probe, number: int) -> dict[str, str]:

@@ -37,11 +37,14 @@ CONCESSIONS = {
 }  # fmt: skip
 
 
-def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def machines(
+    run_dir: Path, place: GcpPlace, environment: Mapping[str, str], on_them: Path | None = None
+) -> dict[str, dict[str, Any]]:
     """Return ``hosts`` of host/outputs.json for running machines; a failure leaves nothing behind.
 
     Machines that the run has already stay, with their deadline. A machine that is gone is not rented again while others
-    run: spare hosts run its blocks. If each block needs all machines, all are given back and rented again.
+    run: spare hosts run its blocks. If each block needs all machines, all are given back and rented again. ``on_them``:
+    the run of a study that goes on there, if it is not the one that rents.
     """
     mind_signals()
     terraform = Terraform(run_dir)
@@ -63,7 +66,12 @@ def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> 
         user = os_login.register(key, place, environment) if place.os_login else ""
         # Recorded before the first of them is there, without an address: later stages log in to known hosts only.
         hosts.write(run_dir, {}, provisioned=True)
-        made = _in_some_zones(terraform, compute, place, key, zones)
+        if _running(terraform, compute, place):
+            made = terraform.apply()
+        else:
+            for begun in filter(None, (run_dir, on_them)):
+                _put_aside(begun)
+            made = _in_some_zones(terraform, compute, place, key, zones)
         _check_deadlines(compute, made)
         for name, outputs in made.items():
             outputs |= {
@@ -165,9 +173,6 @@ def _in_some_zones(
     terraform: Terraform, compute: Compute, place: GcpPlace, key: Path, zones: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, Any]]:
     """Request each host in its first zone, then in the next ones while a zone has none; return Terraform's output."""
-    if _running(terraform, compute, place):
-        return terraform.apply()
-    _put_aside(terraform.run_dir)
     # All have one deadline, which is also in the network's description.
     expires = datetime.now(UTC) + timedelta(seconds=place.lifetime_s)
     public_key = key.with_suffix(".pub").read_text(encoding="utf-8").strip()

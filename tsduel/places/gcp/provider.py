@@ -15,7 +15,10 @@ from tsduel.places.ssh.ssh import Host
 def _provide(run_dir: Path, place: GcpPlace, write: Write) -> None:
     """Rent the machines that are not there; a run on those of another one records them, too."""
     owner = run_dir.with_name(place.rented_by or run_dir.name)
-    made, recorded = provide.machines(owner, place, os.environ), hosts.known(owner)
+    made, recorded = (
+        provide.machines(owner, place, os.environ, run_dir if place.rented_by else None),
+        hosts.known(owner),
+    )
     if made != recorded:
         # Their addresses are recorded after the first login, since later stages log in to recorded machines.
         with give_back.on_failure(owner, place, os.environ, kept="blocks may be there" if recorded else ""):

@@ -1,11 +1,13 @@
 """Asks the API server of a cluster, by the official client, and makes sentences of its refusals."""
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import urllib3
@@ -62,17 +64,24 @@ def cluster_of(asked: Mapping[str, Any]) -> "Cluster":
 
 def contexts() -> tuple[dict[str, str], str]:
     """Return the namespaces of all contexts of the kubeconfig by their names, and the name of the current one."""
-    from kubernetes import config  # noqa: PLC0415 - stages of other places load this module, too
-
+    # Of several files kubectl takes the first that names one; the client takes the last.
+    paths = list(filter(None, os.environ.get("KUBECONFIG", "").split(os.pathsep))) or ["~/.kube/config"]
+    spaces, current, why = dict[str, str](), "", f"there is no {' or '.join(paths)}"
     try:
-        listed, current = config.list_kube_config_contexts()
-    except (config.ConfigException, OSError, yaml.YAMLError) as error:
+        for path in filter(Path.is_file, (Path(name).expanduser() for name in paths)):
+            found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+            current = current or str(found.get("current-context") or "")
+            for each in found.get("contexts") or ():
+                spaces.setdefault(each["name"], (each.get("context") or {}).get("namespace") or "default")
+            why = f"{path} has no context"
+    except (OSError, yaml.YAMLError, UnicodeError, AttributeError, TypeError, KeyError) as error:
+        spaces, why = {}, " ".join(str(error).split())
+    if not spaces:
         raise UserError(
-            f"k8s: no cluster is known here ({' '.join(str(error).split())}): see that `kubectl get nodes` works, or "
+            f"k8s: no cluster is known here ({why}): see that `kubectl get nodes` works, or "
             "name the file with KUBECONFIG=/path in the environment"
-        ) from None
-    spaces = {each["name"]: each.get("context", {}).get("namespace") or "default" for each in listed}
-    return spaces, (current or {}).get("name", "")
+        )
+    return spaces, current
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ class Cluster:
     @cached_property
     def api(self) -> "client.ApiClient":
         """The client, with fresh credentials of the user."""
-        from kubernetes import client, config  # noqa: PLC0415 - as in `contexts`
+        from kubernetes import client, config  # noqa: PLC0415 - stages of other places load this module, too
 
         settings = client.Configuration()
         try:
@@ -95,7 +104,19 @@ class Cluster:
                 f"KUBE_CONTEXT: {self.context!r} cannot be used ({' '.join(str(error).split())}); the contexts are: "
                 f"{', '.join(contexts()[0]) or 'none'}"
             ) from None
+        if str(settings.proxy or "").startswith("socks"):
+            raise UserError(
+                f"k8s: {self.context}: tsduel cannot go through a SOCKS proxy; take an HTTP proxy, or ssh -L"
+            )
         settings.retries = urllib3.Retry(total=0)
+        _strip(settings)
+        if refresh := settings.refresh_api_key_hook:
+
+            def refreshed(used: "client.Configuration") -> None:
+                refresh(used)
+                _strip(used)
+
+            settings.refresh_api_key_hook = refreshed
         return client.ApiClient(settings)
 
     def signed(
@@ -110,7 +131,7 @@ class Cluster:
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> dict[str, Any]:
         """Send a request, {} in ``path`` being the namespace; return the answer. An ApiError says what is wrong."""
-        from kubernetes.client import ApiException  # noqa: PLC0415 - as in `contexts`
+        from kubernetes.client import ApiException  # noqa: PLC0415 - as in `api`
 
         signed = self.signed(method, path.format(self.namespace), list(query.items()), body)
         try:
@@ -120,6 +141,8 @@ class Cluster:
             status, text = int(error.status or 0), str(error.body or error.reason)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             status, text = 0, str(error)
+        except ValueError:  # its text would be the token
+            status, text = 0, "your credentials make no request"
         if not status or status >= 400:  # noqa: PLR2004 - HTTP's errors
             raise ApiError(self.refusal(status, _message(text)), status)
         try:
@@ -181,6 +204,8 @@ class Cluster:
     def refusal(self, status: int, text: str) -> str:
         """Return the sentence for an answer of the API server."""
         where = f"k8s: {self.context}"
+        if "system:anonymous" in text:  # the client goes on without what a plugin could not give
+            return f"{where}: no credentials came of your kubeconfig: see that `kubectl get nodes` works, then go on"
         if right := NO_RIGHT.search(text):
             resource = ".".join(filter(None, (right["resource"], right["group"])))
             return (
@@ -196,9 +221,13 @@ class Cluster:
             )
         if status == _FORBIDDEN:
             return f"{where}: a policy of the cluster forbids it: {text}"
-        if not status:
-            return f"{where}: the API server does not answer ({text}): see that `kubectl get nodes` works"
-        return f"{where}: {text}"
+        silent = f"the API server does not answer ({text}): see that `kubectl get nodes` works"
+        return f"{where}: {text if status else silent}"
+
+
+def _strip(settings: "client.Configuration") -> None:
+    """Take the end of the line from a token that comes from a file, as kubectl does."""
+    settings.api_key = {name: value.strip() for name, value in settings.api_key.items()}
 
 
 def _message(text: str) -> str:

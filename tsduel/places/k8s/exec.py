@@ -18,6 +18,7 @@ from kubernetes.client import ApiException
 from kubernetes.stream import ws_client
 
 from tsduel.core.errors import UserError
+from tsduel.places.k8s import manifests
 from tsduel.places.k8s.cluster import PODS, Cluster
 from tsduel.places.ssh.ssh import NO_CONNECTION, REFUSED
 
@@ -40,6 +41,7 @@ def main(context: str, namespace: str, pod: str, *words: str) -> int:
     feed, size = _input()
     command = [*FED, str(size), *words] if size else [*PLAIN, *words]
     query = [("command", word) for word in command]
+    query += [("container", manifests.CONTAINER)]  # there may be others, which the namespace adds
     query += [(name, "true") for name in ("stdout", "stderr", *(["stdin"] if size else []))]
     cluster = Cluster(context, namespace)
     path = f"{PODS.format(namespace)}/{pod}/exec"

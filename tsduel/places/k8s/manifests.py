@@ -6,6 +6,9 @@ from typing import Any
 from tsduel.core.place import K8sPlace
 
 NAME, HOST, OURS = "tsduel/run", "tsduel/host", {"app.kubernetes.io/name": "tsduel"}
+CONTAINER = "host"
+# Who makes a cluster smaller moves no pod in the middle of a block.
+STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 USER, TMP = 64000, "/tmp"  # noqa: S108 - the pod's own
 # Of /tmp, logs, and what a container writes elsewhere.
 TMP_GB = 1
@@ -31,7 +34,10 @@ def job(place: K8sPlace, host: str) -> dict[str, Any]:
             "backoffLimit": 0,
             "activeDeadlineSeconds": place.lifetime_s,
             "ttlSecondsAfterFinished": KEPT_S,
-            "template": {"metadata": {"labels": labels(place, host)}, "spec": _pod(place, host)},
+            "template": {
+                "metadata": {"labels": labels(place, host), "annotations": STAYS},
+                "spec": _pod(place, host),
+            },
         },
     }
 
@@ -100,7 +106,7 @@ def _container(place: K8sPlace) -> dict[str, Any]:
     asked = 0 if place.storage_class else place.disk_gb
     disk, most = ({"ephemeral-storage": f"{size}G"} for size in (asked + TMP_GB, 2 * asked + TMP_GB))
     return {
-        "name": "host",
+        "name": CONTAINER,
         "image": place.image,
         "command": ["sh", "-c", WAIT],
         "resources": {"requests": size | disk, "limits": size | most},

@@ -23,6 +23,8 @@ GONE_S = 120.0
 # Why a container does not start; what comes of itself, like ContainerCreating, is not here.
 IMAGE_REASONS = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
 START_REASONS = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+LATE = "DeadlineExceeded"
+LATE_SENTENCE = 'has reached its deadline: a longer life of a new run is SET="k8s.lifetime_h=4"'
 _renewing = threading.Lock()
 
 
@@ -100,6 +102,9 @@ def renew(run_dir: Path, name: str, why: str) -> None:
     assert isinstance(place, K8sPlace)  # noqa: S101 - for mypy
     say(f"{name}: {why}; another pod takes its place")
     cluster = cluster_of(place)
+    ended = (cluster.find(f"{JOBS}/{place.job(name)}") or {}).get("status", {}).get("conditions", [])
+    if any(each.get("reason") == LATE for each in ended):  # whoever types the command again agrees to as long anew
+        raise UserError(f"k8s: {name}: its pod {LATE_SENTENCE}")
     made = _provided(cluster, place, name, threading.Event())
     with _renewing:  # each host has a thread that attends it
         hosts.write(run_dir, hosts.known(run_dir) | {name: made}, provisioned=True)
@@ -146,7 +151,7 @@ def over(pod: Mapping[str, Any]) -> str:
         "Evicted": f"was evicted from {node} ({text}): "
         + ('a new run with more has SET="k8s.disk_gb=20"' if "exceeds" in text else "the node lacks memory or disk"),
         "PreemptionByScheduler": f"was preempted on {node} by a pod of a higher priority",
-        "DeadlineExceeded": 'has reached its deadline: a longer life of a new run is SET="k8s.lifetime_h=4"',
+        LATE: LATE_SENTENCE,
     }
     if why := next((why for reason, why in sentences.items() if reason in reasons | causes), ""):
         return f"the pod {name} {why}"
@@ -181,7 +186,7 @@ def _wait(cluster: Cluster, place: K8sPlace, name: str, job: str, leaving: threa
 def _why_no_pod(cluster: Cluster, place: K8sPlace, name: str) -> str:
     """Return why a Job has no pod yet; a UserError if it will not get one."""
     for text in reversed(cluster.events(place.job(name))):
-        if "forbidden" in text:
+        if "forbidden" in text or "denied the request" in text:  # by the API server, or by a webhook
             raise ApiError(cluster.refusal(403, text.removeprefix("Error creating: ")), 403)
     return "its Job has no pod yet"
 
@@ -189,7 +194,7 @@ def _why_no_pod(cluster: Cluster, place: K8sPlace, name: str) -> str:
 def _why_waiting(cluster: Cluster, place: K8sPlace, name: str, pod: Mapping[str, Any]) -> str:
     """Return why a pod does not run yet, "" if it does; a UserError if it will not."""
     status = pod.get("status", {})
-    for each in status.get("containerStatuses", []):
+    for each in filter(_is_ours, status.get("containerStatuses", [])):
         waiting = each.get("state", {}).get("waiting") or {}
         reason, text = waiting.get("reason", ""), " ".join(str(waiting.get("message", "")).split())
         if reason in IMAGE_REASONS:
@@ -226,10 +231,16 @@ def _why_no_node(cluster: Cluster, place: K8sPlace, pod: Mapping[str, Any], text
     return f"no node takes its pod ({text}): {remedy}"
 
 
+def _is_ours(status: Mapping[str, Any]) -> bool:
+    """Return whether a status is of our container: a namespace may add others."""
+    return status.get("name") == manifests.CONTAINER
+
+
 def _outputs(place: K8sPlace, pod: Mapping[str, Any]) -> dict[str, Any]:
     name = pod["metadata"]["name"]
     # With its digest, whatever tag was asked for: docker.io/library/debian@sha256:...
-    image = pod["status"]["containerStatuses"][0].get("imageID", "").removeprefix("docker-pullable://")
+    ours = next(filter(_is_ours, pod["status"]["containerStatuses"]))
+    image = ours.get("imageID", "").removeprefix("docker-pullable://")
     through = ["-m", "tsduel.places.k8s.exec", place.context, place.namespace, name]
     login = ["kubectl", f"--context={place.context}", f"--namespace={place.namespace}", "exec", "-it", name, "--"]
     return {
@@ -257,10 +268,11 @@ def give_back(run_dir: Path, place: K8sPlace) -> None:
     try:
         sweep(cluster, place.name)
         left = await_none(cluster, place.name)
-    except UserError as error:
+    except (UserError, KeyboardInterrupt) as error:
+        hours = place.lifetime_s / 3600
         raise UserError(
-            f"{error}\nk8s: it is not known whether all of {place.name} is gone. Then: make destroy "
-            f"RUN={run_dir.name}; the cluster deletes it {place.lifetime_s / 3600:.1f} h after its start"
+            f"{str(error) or 'k8s: interrupted'}\nk8s: it is not known whether all of {place.name} is gone. Then: make "
+            f"destroy RUN={run_dir.name}; the cluster deletes it {hours:.1f} h after its start"
         ) from None
     if left:
         raise UserError(f"k8s: this is left of {place.name} in {place.namespace}: {', '.join(left)}")

@@ -16,6 +16,7 @@ QUESTIONS = r"""
 directory=$1 look=$2
 printf 'system=%s\narchitecture=%s\n' "$(uname -s)" "$(uname -m)"
 printf 'python=%s\nbash=%s\n' "$(command -v python3)" "$(command -v bash)"
+printf 'new_python=%s\n' "$(python3 -c 'import sys; print(sys.version_info >= (3, 9))' 2>/dev/null)"
 mine() {
   test -w "$directory" && test -O "$directory" && test ! -L "$directory" || return
   # Ours has no more: one that others use would be closed to them, and be removed by uninstall.
@@ -98,6 +99,8 @@ def refusals(name: str, facts: Mapping[str, str], directory: str) -> Iterator[st
                 f"{name} has no {program}, without which nothing can be prepared there; install it "
                 f"(Debian, as root: apt-get install -y {program}), then try again"
             )
+    if facts.get("new_python") == "False":
+        yield f"{name} has a python3 older than 3.9, with which nothing can be built there; install a newer python3"
     if facts.get("usable") != "yes":
         reason = facts.get("reason", "").strip() or "it belongs to somebody else"
         yield (
@@ -107,6 +110,6 @@ def refusals(name: str, facts: Mapping[str, str], directory: str) -> Iterator[st
     if (free := int(free_mib[0]) if free_mib else 0) < LEAST_FREE_MIB:
         yield (
             f"{name}: {free} MiB are free for {directory}, and Go, its modules and the binaries alone take "
-            f"{LEAST_FREE_MIB} MiB; free some (make uninstall TARGET=ssh, with the same SSH_HOST, removes what tsduel has there), "
-            "or name a directory on a larger disk with REMOTE_DIR="
+            f"{LEAST_FREE_MIB} MiB; free some (make uninstall TARGET=ssh, with the same SSH_HOST, removes what tsduel "
+            "has there), or name a directory on a larger disk with REMOTE_DIR="
         )

@@ -163,8 +163,8 @@ class _Member(tarfile.TarInfo):
 def unpack(stream: int, wanted: Collection[str], into: Path, most: int = MOST_BYTES) -> int:
     """Unpack an archive of regular files, each one of ``wanted``, or below one that ends in /; have it on the disk.
 
-    Return how many bytes came, of ``most`` at most. A LieError for everything else that an archive can have, and for two
-    members of one name; a tarfile.TarError if it is cut short.
+    Return how many bytes came, of ``most`` at most. A LieError for everything else that an archive can have, and for
+    two members of one name; a tarfile.TarError if it is cut short.
     """
     archive = _Archive(stream, most := min(most, MOST_BYTES))
     try:

@@ -16,21 +16,31 @@ SCRAPE_S = 15.0
 """Grafana's own for a data source: the shortest step, and a quarter of the shortest $__rate_interval."""
 _POINTS = 1000
 _DEEP = 100
-_NICE_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+# What is below the first number is rounded to the second one, as Grafana rounds.
+_ROUNDED_S = (
+    *((1.5, 1), (3.5, 2), (7.5, 5), (12.5, 10), (17.5, 15), (25, 20), (45, 30), (90, 60), (210, 120), (450, 300)),
+    *((750, 600), (1050, 900), (1500, 1200), (2700, 1800), (5400, 3600), (9000, 7200), (16200, 10800), (32400, 21600)),
+    *((86400, 43200), (604800, 86400)),
+)
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "M": 30 * 86400, "Q": 91 * 86400, "y": 365 * 86400}
+_NOW = re.compile(r"now(?:-(\d+)([smhdwMQy]))?(?:/([smhdwMQy]))?")
 _BUILT_IN = re.compile(r"\$(?:\{(__\w+)(?::[^}]*)?\}|(__\w+))|\[\[(__\w+)\]\]")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?:[.:][^}]*)?\}|\$([A-Za-z_]\w*)|\[\[([A-Za-z_]\w*)(?::\w+)?\]\]")
 _EXPR = re.compile(r'"expr\\?"\s*:|^[\s-]*expr\s*:', re.MULTILINE)
 _LABEL = re.compile(r"\blabel_values\(\s*(?:.*,)?\s*([A-Za-z_]\w*)\s*\)", re.DOTALL)
 _OF_A_QUERY = (
-    *("title", "refId", "hide", "hidden", "interval", "intervalFactor", "maxDataPoints", "timeFrom", "step"),
+    *("title", "refId", "hide", "hidden", "interval", "intervalFactor", "maxDataPoints", "timeFrom"),
     *("instant", "range", "datasource", "group", "kind"),
 )
 _NOT_ASKED = ("templating", "variables", "annotations")
 
 
-def filled(text: str, step_s: float, range_s: float) -> str:
-    """Return a query with Grafana's own variables as Grafana fills them for a step and a range."""
-    rate_s = max(step_s + SCRAPE_S, 4 * SCRAPE_S)
+def filled(text: str, step_s: float, range_s: float, least_s: float = SCRAPE_S) -> str:
+    """Return a query with Grafana's own variables as Grafana fills them for a step and a range.
+
+    ``least_s``: the shortest step that the target itself names, else the interval of scrapes.
+    """
+    rate_s = max(step_s + least_s, 4 * least_s)
     values = {"__interval": step_s, "__rate_interval": rate_s, "__range": range_s}
     texts = {
         name: f"{seconds:g}s" if seconds == int(seconds) else f"{seconds * 1000:.0f}ms"
@@ -59,17 +69,22 @@ def read(path: str, data: Data) -> Asked:
     text = read_text(path, "queries.dashboard")
     dashboards = list(found_in(path, text))
     if not dashboards:
-        raise UserError(f"{path}: no dashboard or panel of Grafana: it needs `targets` with an `expr` each, in JSON")
+        raise UserError(
+            f"{path}: no dashboard or panel of Grafana: it needs `targets` with an `expr` each, in JSON{_unread(text)}"
+        )
     lines = [text.count("\n", 0, match.start()) + 1 for match in _EXPR.finditer(text)]
     queries, left_out, values = list[Query](), list[str](), dict[str, tuple[str, ...]]()
     for found in dashboards:
         asked = list(_targets(found, {}))
         declared = _variables(found)
-        shown_s = _range(found) or 3600.0
-        range_s = min(shown_s, (data.end - data.start) / 2)
+        half_s = (data.end - data.start) / 2
+        if (shown_s := _range(found)) < 0:
+            left_out.append(f"{path}: the times that it shows are not understood, and it is asked over an hour")
+        range_s = min(shown_s if shown_s > 0 else 3600.0, half_s)
         if range_s < shown_s:
             note = f"it shows {lasting(shown_s)}, and is asked over {lasting(range_s)}, half of the data's window"
             left_out.append(f"{path}: {note}")
+        exported_inputs = found.get("__inputs") if isinstance(found, dict) else None
         exported = str(found.get("__elements")) if isinstance(found, dict) else ""
         empty = [
             panel
@@ -88,10 +103,12 @@ def read(path: str, data: Data) -> Asked:
             if why := _not_asked(target):
                 left_out.append(f"{where}: {name} {why}; it is left out")
                 continue
-            template = _template(target, range_s)
+            least = variables(str(target.get("interval"))).values()
+            target |= {"interval": _chosen(declared.get(name, {}), exported_inputs) for name in least}
+            template = _template(target, range_s, half_s)
             named = variables(template.text)
             become = {
-                shown: _placeholder(name, declared.get(name, {}), data, template.step_s)
+                shown: _placeholder(name, declared.get(name, {}), data, template.step_s, exported_inputs)
                 for shown, name in named.items()
             }
             values |= {placeholder: own for placeholder, own in become.values() if own}
@@ -148,11 +165,14 @@ def _targets(found: Any, above: dict[str, Any]) -> Iterator[dict[str, Any] | Non
             yield from _targets(part, above)
     if not isinstance(found, dict):
         return
-    here = above | {key: found[key] for key in _OF_A_QUERY if found.get(key) is not None}
+    options = found.get("queryOptions")  # of schema v2, beside the queries
+    for level in (options, found) if isinstance(options, dict) else (found,):
+        above = above | {key: level[key] for key in _OF_A_QUERY if level.get(key) is not None}
+    here = above
     for key, part in found.items():
         if key == "expr":
             is_target = isinstance(part, str) and "alert" not in found and "record" not in found
-            yield here | {"expr": part} if is_target else None
+            yield here | {"expr": part, "own_interval": found.get("interval")} if is_target else None
         elif key in _NOT_ASKED:
             yield from (None for _ in _targets(part, here))
         else:
@@ -191,18 +211,19 @@ def _not_asked(target: dict[str, Any]) -> str:
     return ""
 
 
-def _template(target: dict[str, Any], range_s: float) -> Template:
+def _template(target: dict[str, Any], range_s: float, most_s: float) -> Template:
     own_s = _seconds(target.get("timeFrom"))
-    range_s = min(own_s, range_s) if own_s else range_s
+    range_s = min(own_s, most_s) if own_s else range_s
     points = target.get("maxDataPoints")
     least_s = _seconds(target.get("interval")) or SCRAPE_S
     most = points if isinstance(points, int) and points > 1 else _POINTS
-    step_s = max(least_s, next((nice for nice in _NICE_S if nice * most >= range_s), float(_NICE_S[-1])))
-    factor, fixed = target.get("intervalFactor"), target.get("step")
+    step_s = max(least_s, next((rounded for below, rounded in _ROUNDED_S if range_s / most < below), 604800))
+    factor = target.get("intervalFactor")
     step_s *= factor if isinstance(factor, int) and 1 <= factor <= 100 else 1  # noqa: PLR2004 - in Grafana 10
-    step_s = fixed if isinstance(fixed, int | float) and 1 <= fixed <= range_s else min(step_s, range_s)
+    step_s = min(step_s, range_s)
+    of_rate_s = least_s if target.get("own_interval") else SCRAPE_S
     length_s = 0.0 if target.get("instant") is True and target.get("range") is not True else range_s
-    return Template(filled(target["expr"].strip(), step_s, range_s), length_s, float(step_s))
+    return Template(filled(target["expr"].strip(), step_s, range_s, of_rate_s), length_s, float(step_s))
 
 
 def _seconds(text: Any) -> float:
@@ -211,19 +232,24 @@ def _seconds(text: Any) -> float:
 
 
 def _range(found: Any) -> float:
-    """Return the seconds that a dashboard shows; 0 where it does not say."""
-    if isinstance(found, dict):
-        time = found.get("time") or found.get("timeSettings")
-        if isinstance(time, dict) and isinstance(time.get("from"), str):
-            if time["from"].startswith("now-"):
-                return _seconds(time["from"].removeprefix("now-").partition("/")[0])
-            try:
-                edges = [datetime.fromisoformat(str(time[edge])) for edge in ("from", "to")]
-                return max(0.0, (edges[1] - edges[0]).total_seconds())
-            except (ValueError, TypeError, KeyError):
-                return 0.0
+    """Return the seconds that a dashboard shows; 0 where it does not say, and -1 where that is not understood."""
+    if not isinstance(found, dict):
+        return 0.0
+    time = found.get("time") or found.get("timeSettings")
+    if not isinstance(time, dict) or not isinstance(time.get("from"), str | int):
         return next((seconds for part in found.values() if (seconds := _range(part))), 0.0)
-    return 0.0
+    first, last = str(time["from"]), str(time.get("to") or "now")
+    if (begin := _NOW.fullmatch(first)) and (end := _NOW.fullmatch(last)):
+        ago_s = [int(at[1] or 0) * _UNIT_S.get(at[2], 0) for at in (begin, end)]
+        # From the begin of a day, say, to its end, or so far.
+        return float(max(ago_s[0] - ago_s[1], _UNIT_S.get(begin[3], 0))) or -1.0
+    try:
+        if first.isdecimal():
+            return max(0.0, (int(last) - int(first)) / 1000) or -1.0
+        edges = [datetime.fromisoformat(edge) for edge in (first, last)]
+        return max(0.0, (edges[1] - edges[0]).total_seconds()) or -1.0
+    except (ValueError, TypeError):
+        return -1.0
 
 
 def _variables(found: Any) -> dict[str, dict[str, Any]]:
@@ -240,26 +266,82 @@ def _variables(found: Any) -> dict[str, dict[str, Any]]:
     return declared
 
 
-def _placeholder(name: str, declared: dict[str, Any], data: Data, step_s: float) -> tuple[str, tuple[str, ...]]:
+def _placeholder(
+    name: str, declared: dict[str, Any], data: Data, step_s: float, inputs: Any
+) -> tuple[str, tuple[str, ...]]:
     """Return the placeholder that a variable becomes, and its values where the dashboard has them."""
+    kind = str(declared.get("type")).lower()
     if name in data.values:
         return name, ()
+    if kind.startswith("interval"):
+        return name, (_chosen(declared, inputs) or f"{step_s:g}s",)
+    if kind.startswith(("constant", "text")):
+        return name, (_chosen(declared, inputs),)
+    if kind.startswith("custom"):
+        words = [word.rpartition(" : ")[2].strip() for word in str(declared.get("query") or "").split(",")]
+        return name, tuple(word for word in words if word and not word.startswith("$"))
+    if _is_all(declared):
+        return name, (str(declared.get("allValue") or ".*"),)
     asked = " ".join(str(declared.get(key) or "") for key in ("definition", "query"))
     match = _LABEL.search(asked)
     for label in filter(None, (match and match[1], name)):
         if label in data.labels:
-            return label, ()
+            return _parts(name, label, str(declared.get("regex") or ""), data.labels[label])
         if data.hosts and label in HOSTS:
             return "host", ()
-    if match or not declared:
-        return name, ()
-    own = declared.get("query") if isinstance(declared.get("query"), str) else declared.get("auto_min")
-    words = [word.rpartition(" : ")[2].strip() for word in str(own or "").split(",")]
-    values = tuple(word for word in words if word and not word.startswith("$") and word != "auto")
-    if declared.get("auto") or (not values and "interval" in str(declared.get("type")).lower()):
-        values = (*values, f"{step_s:g}s")
-    is_static = re.match("custom|constant|text|interval", str(declared.get("type")).lower())
-    return name, values if is_static else ()
+    return name, ()
+
+
+def _chosen(declared: dict[str, Any], inputs: Any) -> str:
+    """Return the value that a variable of one value has; "" where Grafana computes it, or it is empty."""
+    current = declared.get("current")
+    value = current.get("value") if isinstance(current, dict) else None
+    query = declared.get("query")
+    if not isinstance(value, str):
+        is_list = str(declared.get("type")).lower().startswith("interval")
+        value = (query.split(",")[0].strip() if is_list else query) if isinstance(query, str) else ""
+    for given in inputs if isinstance(inputs, list) else ():  # of a dashboard that was exported for sharing
+        if isinstance(given, dict) and value == f"${{{given.get('name')}}}":
+            return str(given.get("value") or "")
+    return "" if value.startswith("$") or value == "auto" else value
+
+
+def _is_all(declared: dict[str, Any]) -> bool:
+    current = declared.get("current")
+    value = current.get("value") if isinstance(current, dict) else None
+    return "$__all" in (value if isinstance(value, list) else [value])
+
+
+def _parts(name: str, label: str, pattern: str, values: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the placeholder of a label, or that of a variable with the part of each value that its regex takes."""
+    if not pattern:
+        return label, ()
+    written = re.fullmatch(r"/(.*)/[a-z]*", pattern, re.DOTALL)
+    try:
+        regex = re.compile(
+            (written[1] if written else pattern)
+            .replace("(?<", "(?P<")
+            .replace("(?P<=", "(?<=")
+            .replace("(?P<!", "(?<!")
+        )
+    except re.error:
+        return label, ()
+    found = [match for value in values if (match := regex.search(value))]
+    parts = (match["value"] if "value" in regex.groupindex else match[min(1, regex.groups)] for match in found)
+    return name, tuple(dict.fromkeys(filter(None, parts)))
+
+
+def _unread(text: str) -> str:
+    """Return the end of a sentence: why a file is no JSON, if it looks like it."""
+    if text.lstrip().startswith("{{"):
+        return "; this is a template: render it first (helm template)"
+    try:
+        json.loads(text)
+    except RecursionError:
+        return ""
+    except ValueError as error:
+        return f" ({error})" if text.lstrip()[:1] in {"{", "["} else ""
+    return ""
 
 
 def is_dashboard(path: str, text: str) -> bool:

@@ -179,17 +179,18 @@ def _maker(template: Template, data: Data) -> Callable[[random.Random], str]:
 
 
 def _filled(text: str, data: Data, drawn: _Drawn, window: tuple[float, float]) -> str:
-    def value(match: re.Match[str]) -> str:
-        name, count = match[1], int(match[2] or 1)
+    # A variable that stands twice, as on both sides of a ratio, has one value.
+    @functools.cache
+    def value(name: str, count: int, shown: str) -> str:
         if name in {"start", "end"} and name not in data.values:
             at = window[0] if name == "start" else window[1]
             return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         values = _values(name, data)
         if not 0 < count <= len(values):
-            raise RefusedError(f"wants {count} values of {match[0]}, and there are {len(values)}")
+            raise RefusedError(f"wants {count} values of {shown}, and there are {len(values)}")
         return "|".join(drawn(values, count))
 
-    return _PLACEHOLDER.sub(value, text)
+    return _PLACEHOLDER.sub(lambda match: value(match[1], int(match[2] or 1), match[0]), text)
 
 
 def _values(name: str, data: Data) -> Sequence[str] | range:

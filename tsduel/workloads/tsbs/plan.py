@@ -87,7 +87,8 @@ class TsbsPlanned(Planned):
             }
         counters = experiment.duel.counters or ("duel" if experiment.queries.cache == "as-loaded" else "type")
         enough = experiment.design.blocks >= 3 * defaults.FEWEST_BLOCKS and not experiment.upgrades
-        counting = experiment.duel.work or ("third" if enough else "off")
+        by_work = "all" if experiment.design.judged == "work" else "third" if enough else "off"
+        counting = experiment.duel.work or by_work
         in_each = experiment.loads_in_turn and not experiment.deployed
         all_data = {"batches": True, "load_s": None} if in_each else {}
         return {

@@ -267,6 +267,8 @@ class TsbsExperiment(experiment.Experiment):
                 "duel.counters: duel counts all that was asked since the start, so queries.cache has to be as-loaded; "
                 "allowed: type"
             )
+        if self.design.judged == "work" and self.duel.work not in {None, "all"}:
+            yield "duel.work: design.judged: work judges what all exchanges count; allowed: all"
         if self.design.judged == "duel" and not self.duel.enabled:
             yield "design.judged: duel leaves nothing to judge without duel.enabled; allowed: all"
 
