@@ -40,6 +40,7 @@ def kubeconfig(tmp_path, monkeypatch):
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps(CONFIG))
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(path))
+    monkeypatch.setenv("KUBECONFIG", str(path))
     return path
 
 
@@ -109,6 +110,14 @@ class TestOffer:
         assert where.disk_gb == 2 + 6
         with pytest.raises(UserError, match="there is no context 'moon'; there are: here, there"):
             self.complete(KUBE_CONTEXT="moon")
+
+    def test_of_several_kubeconfigs_the_first_that_names_a_context_counts(self, kubeconfig, tmp_path, monkeypatch):
+        """As kubectl takes it."""
+        first, last = tmp_path / "first", tmp_path / "last"
+        first.write_text(json.dumps(CONFIG | {"current-context": ""}))
+        last.write_text(json.dumps(CONFIG | {"current-context": "there"}))
+        monkeypatch.setenv("KUBECONFIG", f"{first}:{kubeconfig}:{last}")
+        assert self.complete().context == "here"
 
     @pytest.mark.usefixtures("kubeconfig")
     def test_names_fit_the_longest_label(self):

@@ -230,6 +230,14 @@ def test_influxql_is_asked_with_its_window_in_its_text(tmp_path):
     assert "returns another thing each time, by now()" in sentence
 
 
+def test_a_variable_has_one_value_in_a_query():
+    """On both sides of a ratio, say: else most of them match nothing."""
+    query = '  - {name: a, query: \'cpu_usage_user{hostname="{{host}}"} / cpu_usage_idle{hostname="{{host}}"}\'}\n'
+    for one in requested(query, "a"):
+        first, second = re.findall("host_[0-9]+", one["query"])
+        assert first == second
+
+
 LOGGED = {"params": {"query": "sum(cpu_usage_user)", "start": "2026-11-02T08:00:00.000Z", "step": 15}}
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from tsduel.core.errors import UserError
 from tsduel.core.wording import lasting, number_of
 from tsduel.workloads.own.query import Asked, Query, Template, documents, read_text, span, strings, unique
-from tsduel.workloads.own.requests import HOSTS, Data
+from tsduel.workloads.own.requests import HOSTS, MOST, Data
 
 SCRAPE_S = 15.0
 """Grafana's own for a data source: the shortest step, and a quarter of the shortest $__rate_interval."""
@@ -103,22 +103,32 @@ def read(path: str, data: Data) -> Asked:
             if why := _not_asked(target):
                 left_out.append(f"{where}: {name} {why}; it is left out")
                 continue
-            least = variables(str(target.get("interval"))).values()
-            target |= {"interval": _chosen(declared.get(name, {}), exported_inputs) for name in least}
-            template = _template(target, range_s, half_s)
-            named = variables(template.text)
-            become = {
-                shown: _placeholder(name, declared.get(name, {}), data, template.step_s, exported_inputs)
-                for shown, name in named.items()
-            }
-            values |= {placeholder: own for placeholder, own in become.values() if own}
-            texts = {shown: f"{{{{{placeholder}}}}}" for shown, (placeholder, _) in become.items()}
-            template = replace(template, text=_filled(template.text, texts))
+            template, own = _filled_in(target, declared, exported_inputs, data, (range_s, half_s))
+            values |= own
             queries.append(Query(name, where, (template,), quiet=True))
     if not queries:
         some = f": {'; '.join(left_out[:3])}" if left_out else ""
         raise UserError(f"{path}: no panel of it asks Prometheus anything{some}")
     return Asked(unique(queries), values=values, left_out=tuple(left_out))
+
+
+def _filled_in(
+    target: dict[str, Any], declared: dict[str, dict[str, Any]], inputs: Any, data: Data, ranges_s: tuple[float, float]
+) -> tuple[Template, dict[str, tuple[str, ...]]]:
+    """Return a target with placeholders in the place of its variables, and those of their values that are known here.
+
+    ``ranges_s``: what the dashboard shows, and the most that a panel may show in its place.
+    """
+    for variable in variables(str(target.get("interval"))).values():
+        target["interval"] = _chosen(declared.get(variable, {}), inputs)
+    template = _template(target, *ranges_s)
+    become = {
+        shown: _placeholder(name, declared.get(name, {}), data, template.step_s, inputs)
+        for shown, name in variables(template.text).items()
+    }
+    texts = {shown: f"{{{{{placeholder}}}}}" for shown, (placeholder, _) in become.items()}
+    values = {placeholder: own for placeholder, own in become.values() if own}
+    return replace(template, text=_filled(template.text, texts)), values
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
@@ -270,26 +280,31 @@ def _placeholder(
     name: str, declared: dict[str, Any], data: Data, step_s: float, inputs: Any
 ) -> tuple[str, tuple[str, ...]]:
     """Return the placeholder that a variable becomes, and its values where the dashboard has them."""
-    kind = str(declared.get("type")).lower()
     if name in data.values:
         return name, ()
-    if kind.startswith("interval"):
-        return name, (_chosen(declared, inputs) or f"{step_s:g}s",)
-    if kind.startswith(("constant", "text")):
-        return name, (_chosen(declared, inputs),)
-    if kind.startswith("custom"):
-        words = [word.rpartition(" : ")[2].strip() for word in str(declared.get("query") or "").split(",")]
-        return name, tuple(word for word in words if word and not word.startswith("$"))
-    if _is_all(declared):
-        return name, (str(declared.get("allValue") or ".*"),)
+    if own := _own_values(declared, step_s, inputs):
+        return name, own
     asked = " ".join(str(declared.get(key) or "") for key in ("definition", "query"))
-    match = _LABEL.search(asked)
+    match, pattern = _LABEL.search(asked), str(declared.get("regex") or "")
     for label in filter(None, (match and match[1], name)):
         if label in data.labels:
-            return _parts(name, label, str(declared.get("regex") or ""), data.labels[label])
+            return _parts(name, label, pattern, data.labels[label])
         if data.hosts and label in HOSTS:
-            return "host", ()
+            return _parts(name, "host", pattern, [f"host_{number}" for number in range(min(data.hosts, MOST))])
     return name, ()
+
+
+def _own_values(declared: dict[str, Any], step_s: float, inputs: Any) -> tuple[str, ...]:
+    """Return the values of a variable that the dashboard itself has, or that stands at All; of others none."""
+    kind = str(declared.get("type")).lower()
+    if kind.startswith("interval"):
+        return (_chosen(declared, inputs) or f"{step_s:g}s",)
+    if kind.startswith(("constant", "text")):
+        return (_chosen(declared, inputs),)
+    if kind.startswith("custom"):
+        words = [word.rpartition(" : ")[2].strip() for word in str(declared.get("query") or "").split(",")]
+        return tuple(word for word in words if word and not word.startswith("$"))
+    return (str(declared.get("allValue") or ".*"),) if _is_all(declared) else ()
 
 
 def _chosen(declared: dict[str, Any], inputs: Any) -> str:
@@ -312,7 +327,7 @@ def _is_all(declared: dict[str, Any]) -> bool:
     return "$__all" in (value if isinstance(value, list) else [value])
 
 
-def _parts(name: str, label: str, pattern: str, values: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def _parts(name: str, label: str, pattern: str, values: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """Return the placeholder of a label, or that of a variable with the part of each value that its regex takes."""
     if not pattern:
         return label, ()
