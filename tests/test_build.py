@@ -288,6 +288,7 @@ def test_a_failing_build_shows_the_last_lines_of_its_log(run, repository):
         ("db.go:7: syntax error: unexpected EOF", True),
         ("write: no space left on device", False),
         ("signal: killed", False),
+        ("go: go.mod requires go >= 1.99.1 (running go1.26.0; GOTOOLCHAIN=local)", False),
     ],
 )
 def test_only_what_does_not_compile_is_the_revisions_fault(run, repository, said, theirs):

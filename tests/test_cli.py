@@ -93,6 +93,13 @@ class TestStages:
         assert pipeline.compare({"KIND": "tsbs"}) == 2
         assert stages[0][-1] == ("tidy",)
 
+    def test_a_metric_that_is_none_is_refused_before_the_first_block(self, stages, monkeypatch):
+        """And not once the picture is drawn."""
+        monkeypatch.setenv("METRIC", "cpuu")
+        with pytest.raises(UserError, match="METRIC: 'cpuu' is nothing that gets better or worse"):
+            pipeline.history()
+        assert stages[0] == []
+
     def test_a_history_is_a_comparison_and_a_picture(self, stages, monkeypatch):
         """The picture is of the same run."""
         monkeypatch.setenv("VERSIONS", "v1 v2 v3")
@@ -311,7 +318,6 @@ class TestInside:
         ("words", "sentence"),
         [
             (("1.132.0",), "did you mean v1.132.0?"),
-            (("v1.132.1",), "did you mean v1.132.0?"),
             (("mainn",), "did you mean main?"),
             (("a", "b", "c"), "two revisions at most"),
         ],
@@ -322,6 +328,39 @@ class TestInside:
         with pytest.raises(UserError, match=sentence.replace("?", r"\?")):
             in_checkout.main(words, "", full=False, watch=False)
         assert asked == {}
+
+    def test_a_version_that_the_clone_lacks_is_asked_of_the_proxy(self, checkout, asked):
+        """However near a tag is: the tags may be of last month."""
+        in_checkout.main(("v1.132.0", "v1.132.1"), "", full=False, watch=False)
+        assert asked["BASELINE"] == f"git:{checkout.path}@v1.132.0"
+        assert asked["CANDIDATE"] == "module:v1.132.1"
+        with pytest.raises(UserError, match="git fetch --tags may bring it"):
+            in_checkout.main(("v1.132.0", "v1.133.0-cluster"), "", full=False, watch=False)
+
+    def test_watching_begins_before_the_first_edit(self, checkout):
+        """The baseline is where the next edit leaves the main branch."""
+        checkout.git("checkout", "--quiet", "main")
+        (base, _) = in_checkout.sides(checkout.path, (), "", watch=True).values()
+        assert base == f"git:{checkout.path}@{checkout.git('rev-parse', 'main')}"
+
+    def test_the_cluster_branch_is_the_other_database(self, checkout, asked):
+        """It has the same module, other programs, and a main branch of its own."""
+        checkout.git("checkout", "--quiet", "-b", "cluster", "main")
+        checkout.write("app/vmselect/main.go", "package main\n")
+        checkout.commit_all("cluster")
+        base = checkout.git("rev-parse", "HEAD")
+        checkout.git("checkout", "--quiet", "-b", "of-cluster")
+        checkout.commit()
+        for words in ((), ("cluster", "of-cluster")):
+            in_checkout.main(words, "", full=False, watch=False)
+            assert "variants.candidate.target=victoriametrics-cluster" in asked["SET"]
+        in_checkout.main((), "", full=False, watch=False)
+        assert asked["BASELINE"] == f"git:{checkout.path}@{base}"
+        question = read.read({name: asked[name] for name in asked if name in KNOBS})
+        assert {side.target for side in question.asked.variants.values()} == {"victoriametrics-cluster"}
+        checkout.git("checkout", "--quiet", "mine")
+        in_checkout.main(("cluster", "of-cluster"), "", full=False, watch=False)
+        assert "victoriametrics-cluster" in asked["SET"]
 
     def test_a_side_is_a_word_and_what_is_not_read_is_refused(self, checkout, asked, monkeypatch):
         """Neither is ignored."""

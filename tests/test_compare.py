@@ -14,6 +14,7 @@ from reports import edit_plan
 
 from tsduel.core import tables
 from tsduel.core.errors import UserError
+from tsduel.core.metrics import METRICS
 from tsduel.core.rundir import open_run
 from tsduel.stats import compare
 from tsduel.stats.estimate import hodges_lehmann, log_ratios
@@ -367,6 +368,25 @@ def test_data_that_was_loaded_once_is_no_sample(tmp_path):
     assert found["duel_typical_ms", "geomean"]["verdict"] == "regression"
 
 
+@pytest.mark.parametrize(("metric", "query_type"), [("upgrade_half_typical_ms", "a-1"), ("duel_role_cpu_us", "server")])
+def test_a_wrong_answer_touches_the_rows_that_it_is_part_of(metric, query_type):
+    """A window of an upgrade is checked by a name of its own; a component's CPU is that of all types."""
+    failed = pd.DataFrame({"check": ["answers"], "query_type": ["a-1@half"]})
+    assert compare.touched(failed, METRICS[metric], query_type) == "failed checks (1): answers"
+    assert not compare.touched(failed, METRICS["duel_typical_ms"], "b-1")
+
+
+def test_blocks_that_came_later_are_not_left_out_in_silence(tmp_path):
+    """A fetch may have brought more of a run that goes on: compare and report say what to type."""
+    run = write(tmp_path)
+    table = run / "tidy/blocks.csv"
+    lines = table.read_text().splitlines()
+    lines[-1] = lines[-1].replace(",true,,", ",false,missing,", 1)
+    table.write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match="1 block came after tidy/ was made; first: make tidy compare report RUN="):
+        compare.compare(open_run(run), compare.tidied_of(open_run(run)))
+
+
 def test_what_prepares_a_duel_can_be_left_unjudged(tmp_path):
     """design.judged: duel shows the load, and every block has one; fewer tests are in the family."""
     run = write(tmp_path)
@@ -374,6 +394,7 @@ def test_what_prepares_a_duel_can_be_left_unjudged(tmp_path):
     design(run, judged="duel")
     found = rows(run)
     assert {row["verdict"] for key, row in found.items() if key[0].startswith(("load_", "disk_", "rss_"))} == {"shown"}
+    assert {row["verdict"] for key, row in found.items() if key[0] == "query_mean_ms"} <= {"shown"}
     assert found["load_rate", ""]["change_pct"] == before["load_rate", ""]["change_pct"]
     assert found["duel_typical_ms", "geomean"]["verdict"] == "regression"
 

@@ -435,6 +435,11 @@ def test_a_checkout_alone_is_compared_with_where_it_left_the_main_branch(tmp_pat
     repository.commit("other")
     assert knobs.with_base(alone, {}) == {**alone, "BASELINE": f"git:{repository.path}@{fork}"}
     assert knobs.with_base(alone | {"BASELINE": "v1"}, {})["BASELINE"] == "v1"
+    # The baseline of an experiment may lack the component that is changed.
+    parts = [{"role": "server"}, {"role": "vmauth"}]
+    sides = {"baseline": {"components": parts[:1]}, "candidate": {"components": parts}}
+    with_role = alone | {"ROLE": "vmauth"}
+    assert knobs.with_base(with_role, {"variants": sides}) == with_role
     plain = {"CANDIDATE": f"path:{tmp_path}"}
     assert knobs.with_base(plain, {}) == plain
 

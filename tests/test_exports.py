@@ -138,6 +138,8 @@ def test_bencher_metric_format(run):
             row = rows[slug.replace("-", "_"), benchmark.removeprefix("synthetic/candidate").lstrip("/")]
             assert metric["value"] == pytest.approx(row["candidate_median"], rel=1e-9)
             assert metric["lower_value"] <= metric["value"] <= metric["upper_value"]
+            # What is shown only, as percentiles of few exchanges are, alerts nobody.
+            assert row["family"] != "shown" or slug == "query-rate"
     load = document["synthetic/candidate"]["load-rate"]
     assert load["lower_value"] < load["upper_value"]
 

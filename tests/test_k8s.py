@@ -111,6 +111,19 @@ class TestOffer:
         with pytest.raises(UserError, match="there is no context 'moon'; there are: here, there"):
             self.complete(KUBE_CONTEXT="moon")
 
+    def test_a_token_of_a_file_has_no_end_of_line(self, kubeconfig, tmp_path):
+        """As for kubectl; here the error about it would have had the token."""
+        (tmp_path / "token").write_text("secret\n")
+        users = [{"name": user["name"], "user": {"tokenFile": str(tmp_path / "token")}} for user in CONFIG["users"]]
+        kubeconfig.write_text(json.dumps(CONFIG | {"users": users}))
+        headers = cluster.Cluster("here", "bench").signed("GET", "/version", [])[2]
+        assert headers["authorization"] == "Bearer secret"
+
+    def test_who_is_nobody_there_has_a_plugin_that_failed(self):
+        """The client goes on without what it could not get."""
+        said = 'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group ""'
+        assert "no credentials came of your kubeconfig" in cluster.Cluster("here", "bench").refusal(403, said)
+
     def test_of_several_kubeconfigs_the_first_that_names_a_context_counts(self, kubeconfig, tmp_path, monkeypatch):
         """As kubectl takes it."""
         first, last = tmp_path / "first", tmp_path / "last"
@@ -310,7 +323,7 @@ class TestRefusals:
     )  # fmt: skip
     def test_answers(self, status, text, sentence):
         """Which right, which quota, which policy."""
-        assert sentence in cluster.Cluster("here", "bench").refusal(status, text)
+        assert sentence in cluster.cluster.Cluster("here", "bench").refusal(status, text)
 
     @pytest.mark.usefixtures("kubeconfig")
     def test_a_server_that_does_not_answer(self):

@@ -123,6 +123,13 @@ def test_a_target_that_is_none_is_refused():
         assert "is no target" in refused(make(typed))
 
 
+def test_a_stray_word_is_refused_before_anything_is_measured():
+    """A side without its name, a knob with spaces, the name of a file."""
+    for typed in (["v1.134.0"], ["CANDIDATE", "=", "v1.134.0"], ["experiments/quick.yml"]):
+        said = refused(make("tsbs", *typed))
+        assert said.startswith(f"tsduel: {typed[0]!r} is no target, and no knob, which is NAME=VALUE"), said
+
+
 def test_every_stage_is_a_target():
     """A stage alone reads the newest run."""
     targets = [*STAGES[1:], "status", "stop", "fetch", "ssh", "destroy"]

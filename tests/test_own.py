@@ -230,10 +230,10 @@ def test_influxql_is_asked_with_its_window_in_its_text(tmp_path):
     assert "returns another thing each time, by now()" in sentence
 
 
-def test_a_variable_has_one_value_in_a_query():
+def test_a_variable_has_one_value_in_a_query(tmp_path):
     """On both sides of a ratio, say: else most of them match nothing."""
-    query = '  - {name: a, query: \'cpu_usage_user{hostname="{{host}}"} / cpu_usage_idle{hostname="{{host}}"}\'}\n'
-    for one in requested(query, "a"):
+    text = yaml_of('cpu_usage_user{hostname="{{host}}"} / cpu_usage_idle{hostname="{{host}}"}')
+    for one in requested(asked_of(tmp_path / "q.yml", text), "a"):
         first, second = re.findall("host_[0-9]+", one["query"])
         assert first == second
 

@@ -201,6 +201,8 @@ def test_step_down_is_the_enumeration(matrix):
         assert westfall_young(matrix[:, [j]], 1)[0] <= p + 1e-12
     assert westfall_young(-matrix, 1) == pytest.approx(found)
     assert westfall_young(matrix * 1e9, 1) == pytest.approx(found)
+    # A metric that is nothing but the order of its blocks is left with zeros, and takes no other with it.
+    assert westfall_young(np.column_stack([matrix, np.zeros(len(matrix))]), 1) == [*found, 1.0]
 
 
 def test_blocks_of_a_pair_are_flipped_together():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from plots import worst as page
+from tests import plans
 from tests.synthetic import Spec, write_run
 from tsduel.cli import pipeline
 from tsduel.core import codes, results
@@ -239,6 +240,24 @@ def test_why_a_load_has_no_figure_is_said_of_it(tmp_path, why):
 
     failed = search(begin(tmp_path), run).probes[0].failed
     assert failed == f"it has no CPU of a query: {why}"
+
+
+def test_a_tree_that_is_edited_ends_the_search(tmp_path, capsys):
+    """What two programs show is not one answer."""
+    directory, imagined, made = begin(tmp_path), compared(tmp_path, large_batches), []
+
+    def run(environment):
+        made.append(environment["RUN"])
+        part = plans.COMPONENT.model_copy(update={"build_key": f"{len(made) > 3:016d}", "label": f"vm@{len(made) > 3}"})
+        sides = tuple(side.model_copy(update={"components": (part,)}) for side in plans.VARIANTS)
+        plans.write(tmp_path / environment["RUN"], variants=sides)
+        return imagined(environment)
+
+    assert drive(probes.rule(directory), run, {}) == codes.USER
+    assert (
+        "w-003: the baseline is vm@True by now, and was vm@False when the search of w began" in capsys.readouterr().err
+    )
+    assert len(Worst.load(directory).probes) == 3
 
 
 def test_an_error_that_every_probe_would_have_ends_the_search(tmp_path):

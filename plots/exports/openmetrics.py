@@ -86,9 +86,8 @@ def _end_of(source: Source) -> _EndOf:
         # A phase of the duel has no variant; the columns of a pivot share a variant.
         ran = source.plan.variants[0].name if source.pivoted else variant
         ends = (phase_ends.get((block, owner, phase, query_type)) for owner in (ran, ""))
-        # What is of all types, or of both sides, has no phase of its own.
-        last = max(filter(None, (block_ends.get((block, owner)) for owner in (ran, ""))), default=None)
-        return next(filter(None, ends), last)
+        # Loads and queries in turn have no phase of one variant.
+        return next(filter(None, (*ends, *(block_ends.get((block, owner)) for owner in (ran, "")))), None)
 
     return end_of
 
