@@ -26,7 +26,8 @@ from tsduel.core.wording import number_of
 
 LONGEST = 64
 """Most characters of a slug of Bencher."""
-RATE = "query_rate"
+RATES = {"query_rate", "B/s"}
+"""Well known, and so exported though they are shown only."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def series(source: Source) -> str:
 
 def tracked(metric: Metric, family: str | None) -> bool:
     """Return whether a row of a metric is exported: it is judged, or it is a well-known rate."""
-    return metric.better != "none" and (family not in {"shown", None} or metric.name == RATE)
+    return metric.better != "none" and (family not in {"shown", None} or metric.name in RATES)
 
 
 def figures(source: Source) -> Iterator[Figure]:
