@@ -395,6 +395,17 @@ class TestKept:
             run(**changed)
         assert f"and {named} would change it; start a new run" in str(caught.value)
 
+    def test_a_file_that_was_edited_is_another_question(self, run):
+        """It is not passed over in silence."""
+        first = run(BLOCKS="3")
+        path = Path(first.asked.experiment)
+        run(EXPERIMENT=str(path))
+        path.write_text(path.read_text() + "\n# a comment changes nothing\n")
+        run(EXPERIMENT=str(path))
+        path.write_text(path.read_text() + "screen: true\n")
+        with pytest.raises(UserError, match=r"and EXPERIMENT \(its file has changed\) would change it"):
+            run(EXPERIMENT=str(path))
+
     def test_what_the_next_stages_read(self, run):
         """blocks.tsv has the order, ansible-vars.json has absolute paths, and nothing half-written is left."""
         run(TSDUEL_CACHE="here")

@@ -14,6 +14,7 @@ import sweeps
 import yaml
 from asking import FAKES, written
 from gitrepo import Repository
+from listening import free_port
 from reports import drawing, reported
 
 from plots import comment, listing
@@ -147,9 +148,11 @@ def begun(tmp_path, monkeypatch):
     """Return a function that plans a study with such a matrix and knobs, and returns its directory."""
     monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path / "cache"))
 
+    port = free_port()
+
     def begun(swept, knobs=(), **parts):
         path = tmp_path / "x.yml"
-        path.write_text(json.dumps(written(**parts) | {"matrix": swept}))
+        path.write_text(json.dumps(written(**{"host": {"port": port}} | parts) | {"matrix": swept}))
         directory = tmp_path / "results/s"
         studies.plan(directory, {"EXPERIMENT": str(path), "TSDUEL_CACHE": str(tmp_path / "cache"), **dict(knobs)})
         return directory
@@ -221,6 +224,13 @@ class TestRuns:
         assert drive(studies.rule(directory), compare) == 130
         assert made == order[: order.index("s-02") + 1]
         assert studies.now(directory).name == "s-02"
+        # Somebody has looked at the blocks so far: its report is there, and it has not ended.
+        looked = directory.with_name("s-02")
+        (looked / studies.REPORT).touch()
+        (looked / "tidy").mkdir()
+        (looked / "tidy/blocks.csv").write_text("host,cause\nhost1,\nhost1,missing\n")
+        assert studies.now(directory).name == "s-02"
+        (looked / studies.REPORT).unlink()
         codes["s-02"] = 3
         made.clear()
         assert drive(studies.rule(directory), compare) == 3

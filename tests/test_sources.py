@@ -56,6 +56,36 @@ def fake_go(tmp_path, monkeypatch):
     return directory
 
 
+def test_a_release_of_prometheus_is_told_by_the_name_of_its_module(monkeypatch):
+    """Whoever types v3.8.0 means v0.308.0."""
+    monkeypatch.setattr(sources, "download", lambda *_: {"Error": "unknown revision"})
+    prometheus = databases()["prometheus"].programs["server"]
+    for typed, named in (("v3.8.0", "v0.308.0"), ("v2.53.1", "v0.53.1")):
+        sources._found.cache_clear()
+        with pytest.raises(UserError, match=rf"the Go module of Prometheus {typed} is called {named}: name that"):
+            sources.resolve(prometheus, "v", ComponentAsked(source="module", ref=typed))
+
+
+def test_a_checkout_of_another_database_is_refused(repository):
+    """Before it is built in vain; the cluster version of VictoriaMetrics has an experiment of its own."""
+    repository.commit("go.mod", "module github.com/prometheus/prometheus\n")
+    with pytest.raises(
+        UserError, match=r"is of github\.com/prometheus/prometheus, and victoria-metrics of github\.com/Vi"
+    ):
+        resolve("path", path=str(repository.path))
+    repository.commit("go.mod", f"module {TARGET.module}\n")
+    repository.commit("app/vmselect/main.go", "package main\n")
+    with pytest.raises(UserError, match="is VictoriaMetrics' cluster version: type `tsduel` in it"):
+        resolve("path", path=str(repository.path))
+
+
+def test_a_workspace_above_a_checkout_is_told(repository, capsys):
+    """`go` there builds with it, and a build of ours does not."""
+    (repository.path.parent / "go.work").write_text("go 1.26\n")
+    resolve("path", path=str(repository.path))
+    assert f"it is built without {repository.path.parent / 'go.work'}, which `go` there uses" in capsys.readouterr().err
+
+
 def test_module_takes_revision_and_checksum_from_the_proxy(fake_go, monkeypatch):
     """The answer of `go mod download` is the resolution; the user's Go settings do not reach it."""
     (fake_go / "answer").write_text('{"Version":"v1.2.3","Sum":"h1:x=","Origin":{"Hash":"' + "a" * 40 + '"}}')

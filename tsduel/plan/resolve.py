@@ -80,7 +80,7 @@ def refuse_changes(run_dir: Path, asked: Asked, environment: Mapping[str, str]) 
     experiment = environment.get("EXPERIMENT", "")
     if experiment and find(experiment) != Path(asked.experiment):
         changed.insert(0, "EXPERIMENT")
-    elif experiment and asked.written and question.read_file(find(experiment)) != asked.written:
+    elif experiment and asked.written and question.as_kept(question.read_file(find(experiment))) != asked.written:
         changed.insert(0, "EXPERIMENT (its file has changed)")
     if changed:
         raise UserError(

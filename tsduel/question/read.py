@@ -58,9 +58,13 @@ def read(environment: Mapping[str, str]) -> Question:
         raise UserError(f"{where}: its kind is {kind}: run it with make {kind}")
     settings = expand(data, where, typed, many=environment.get("YES", "").strip() == "1")
     knobs.refuse_without_effect(settings[0].asked, typed)
-    # JSON has no times, which YAML has.
-    plain = json.loads(json.dumps(hidden.experiment(written), default=str))
-    return Question(settings, Asked(experiment=path, written=plain, knobs=typed))
+    return Question(settings, Asked(experiment=path, written=as_kept(written), knobs=typed))
+
+
+def as_kept(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a plan keeps of an experiment's file: JSON, which has no times, with names in place of secrets."""
+    kept: dict[str, Any] = json.loads(json.dumps(hidden.experiment(dict(written)), default=str))
+    return kept
 
 
 def expand(

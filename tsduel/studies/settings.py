@@ -1,5 +1,6 @@
 """The rule of `matrix:`: a run at each setting, all planned before the first one begins."""
 
+import csv
 import json
 import random
 import shlex
@@ -22,6 +23,7 @@ from tsduel.plan import resolve
 from tsduel.question import read as question
 from tsduel.question.read import Question
 from tsduel.studies.study import Rule, Study
+from tsduel.tidy.blocks import MISSING
 from tsduel.workloads import WORKLOADS
 
 REPORT = "report.md"
@@ -62,9 +64,11 @@ def has_ended(run_dir: Path) -> bool:
     """Return whether a run of a study is whole; a report may be of blocks so far, by somebody who looked meanwhile."""
     if not (run_dir / REPORT).exists():
         return False
-    run = open_run(run_dir)
-    here, lost = {block.block for block in run.blocks}, run.json("host/lost.json")
-    return all(row.block in here or row.host in lost for row in run.due)
+    decided, lost = run_dir / "tidy/blocks.csv", open_run(run_dir).json("host/lost.json")
+    if not decided.exists():
+        return True
+    with decided.open(newline="", encoding="utf-8") as stream:
+        return not any(row["cause"] == MISSING and row["host"] not in lost for row in csv.DictReader(stream))
 
 
 def runs(directory: Path) -> list[tuple[Step, Run]]:
