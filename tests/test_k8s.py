@@ -323,7 +323,7 @@ class TestRefusals:
     )  # fmt: skip
     def test_answers(self, status, text, sentence):
         """Which right, which quota, which policy."""
-        assert sentence in cluster.cluster.Cluster("here", "bench").refusal(status, text)
+        assert sentence in cluster.Cluster("here", "bench").refusal(status, text)
 
     @pytest.mark.usefixtures("kubeconfig")
     def test_a_server_that_does_not_answer(self):

@@ -204,7 +204,7 @@ def read(bisection: Bisection, results: Path) -> Measured | None:
         if number == 0:
             ends = row
             sign = -1 if hodges_lehmann(row["differences"]) < 0 else 1
-        values = _alike(row, native=ends["native"] is not None)
+        values = _alike(row, native=ends.get("native") is not None)
         seen.setdefault(step.at, []).extend(sign * value for value in values)
         runs.setdefault(step.at, []).append(step.run)
     if bisection.last not in seen:
@@ -220,8 +220,8 @@ def _alike(row: Mapping[str, Any], *, native: bool) -> list[float]:
 
     A row has its own unit where a value is zero. As a ratio, such a zero is a thousandth of the other side.
     """
-    values, base = row["differences"], row["baseline_pseudomedian"] or 0.0
-    if native == (row["native"] is not None):
+    values, base = row["differences"], row.get("baseline_pseudomedian") or 0.0
+    if native == (row.get("native") is not None):
         return [*values]
     if native:
         return [base * math.expm1(value) for value in values]
