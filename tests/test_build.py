@@ -502,6 +502,8 @@ def test_a_failed_pip_leaves_no_venv_that_counts_as_ready(tmp_path):
         'case "$*" in',
         '*"-m venv"*) mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;',
         '*"-m pip"*) ! grep nosuch "$last" ;;',
+        # Not that of the Python that runs the tests: its `tsduel` would be this project's.
+        '*purelib*) mkdir -p "${0%/*}/site"; echo "${0%/*}/site" ;;',
         f'*) exec {sys.executable} "$@" ;;',
         "esac",
     )
@@ -517,3 +519,4 @@ def test_a_failed_pip_leaves_no_venv_that_counts_as_ready(tmp_path):
     lock.write_text("# nothing to install\n")
     assert bootstrap().returncode == 0
     assert bootstrap().stderr == ""
+    assert (project / ".venv/bin/site/tsduel.pth").read_text() == f"{project}\n"
