@@ -54,7 +54,7 @@ def main(run_dir: Path) -> int:
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
     runlog.point_ansible(run_dir)
     # The checkout or its cache may lie elsewhere than when it was planned.
-    here = directories.on_this_host(run_dir=run_dir, cache=caches.directory(os.environ), project=PROJECT)
+    here = directories.on_this_host(run_dir=run_dir.absolute(), cache=caches.directory(os.environ), project=PROJECT)
     command += ["-e", json.dumps(here)] if plan.place.builds_here else []
     if not plan.place.builds_here:
         if len(links) > 1:
