@@ -17,7 +17,7 @@ from tsduel.build.built import AT_FAULT
 from tsduel.cli import app, home, in_checkout, pipeline, stage
 from tsduel.cli.commands import COMMANDS, by_topic, refuse_unread
 from tsduel.cli.knobs import KNOBS
-from tsduel.core import repository, results, runlock
+from tsduel.core import results, runlock
 from tsduel.core.errors import UserError
 from tsduel.question import knobs, read
 
@@ -389,13 +389,13 @@ class TestInside:
         assert asked["BASELINE"].endswith(checkout.git("rev-parse", "main"))
 
     @pytest.mark.parametrize("full", [False, True])
-    @pytest.mark.parametrize("module", repository.MODULES)
+    @pytest.mark.parametrize("module", in_checkout.MODULES)
     def test_the_database_is_that_of_go_mod(self, checkout, asked, module, full):
         """The experiment's variants become such databases, and it is one that can be planned."""
         checkout.write("go.mod", f"module {module}\n\ngo 1.25\n")
         in_checkout.main((), "", full=full, watch=False)
         question = read.read({name: asked[name] for name in asked if name in KNOBS})
-        assert {side.target for side in question.asked.variants.values()} == {repository.MODULES[module]}
+        assert {side.target for side in question.asked.variants.values()} == {in_checkout.MODULES[module]}
 
     @pytest.mark.parametrize("text", ["module github.com/influxdata/influxdb/v2\n", "module example.org/x\n", None])
     def test_anything_else_is_a_sentence(self, checkout, text):

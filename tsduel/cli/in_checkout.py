@@ -6,7 +6,6 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from tsduel.build import built
@@ -17,6 +16,12 @@ from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.core.wording import did_you_mean, last_line, nearest
 
+MODULES = {
+    "github.com/VictoriaMetrics/VictoriaMetrics": "victoriametrics",
+    "github.com/prometheus/prometheus": "prometheus",
+    "github.com/influxdata/influxdb": "influxdb",
+}
+"""Database by the module of its go.mod; InfluxDB 2 has another one."""
 CLUSTER = "victoriametrics-cluster"
 _OWN = {
     CLUSTER: "",
@@ -77,15 +82,11 @@ def checkout() -> Path:
 
 def database_of(top: Path, revision: str = "") -> str:
     """Return the database of a checkout by its go.mod, and by the files of a revision, of the tree without one."""
-    text = ""
-    with suppress(OSError):
-        text = (top / "go.mod").read_text(encoding="utf-8", errors="replace")
-    found = re.search(r"^module\s+(\S+)", text, re.MULTILINE)
-    module = found[1] if found else ""
-    if module not in repository.MODULES:
+    module = repository.module_of(top)
+    if module not in MODULES:
         what = f"its go.mod is of {module}" if module else "it has no go.mod"
         raise UserError(f"{top} is no checkout of VictoriaMetrics, Prometheus or InfluxDB 1.x: {what}")
-    return CLUSTER if repository.is_cluster(top, revision) else repository.MODULES[module]
+    return CLUSTER if repository.is_cluster(top, revision) else MODULES[module]
 
 
 def sides(top: Path, revisions: Sequence[str], against: str, *, watch: bool = False) -> dict[str, str]:

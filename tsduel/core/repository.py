@@ -1,9 +1,11 @@
 """Programs that answer at once, and git among them: asked with settings of ours, its own words passed on."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,6 @@ from tsduel.core.project import PROJECT
 TIMEOUT_S = 1800.0
 NOT_INSTALLED = 127
 IS_NONE = "not a git repository"
-MODULES = {
-    "github.com/VictoriaMetrics/VictoriaMetrics": "victoriametrics",
-    "github.com/prometheus/prometheus": "prometheus",
-    "github.com/influxdata/influxdb": "influxdb",
-}
-"""Database by the module of its go.mod; InfluxDB 2 has another one."""
 _BRANCHES = ("HEAD", "master", "main")
 _CLUSTER = ("cluster",)
 
@@ -66,12 +62,20 @@ def answer(directory: Path, *words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def module_of(top: Path) -> str:
+    """Return the module of a checkout by its go.mod; "" without one."""
+    text = ""
+    with suppress(OSError):
+        text = (top / "go.mod").read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^module\s+(\S+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
 def is_cluster(top: Path, revision: str = "") -> bool:
     """Return whether a tree, of a revision or as it lies there, is the branch of VictoriaMetrics' cluster version."""
-    apps = answer(top, "ls-tree", "--name-only", revision, "app/").split() if revision else ()
-    select, single = (f"app/{name}" in apps or (not revision and (top / "app" / name).is_dir())
-                      for name in ("vmselect", "victoria-metrics"))  # fmt: skip
-    return select and not single
+    listed = answer(top, "ls-tree", "--name-only", revision, "app/").split() if revision else (top / "app").glob("*/")
+    apps = {Path(name).name for name in listed}
+    return "vmselect" in apps and "victoria-metrics" not in apps
 
 
 def merge_base(top: Path, example: str, *, unchanged: bool = False) -> str:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from tsduel.core import gobuild, hidden, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
-from tsduel.core.repository import IS_NONE, MODULES, files_of, git, is_cluster, run, says, shallow
+from tsduel.core.repository import IS_NONE, files_of, git, is_cluster, module_of, run, says, shallow
 from tsduel.core.sections import ComponentAsked
 from tsduel.core.wording import did_you_mean, last_line
+from tsduel.targets import databases
 from tsduel.targets.database import Program
 from tsduel.workloads import deployments
 
@@ -187,7 +189,7 @@ def _path(program: Program, variant: str, asked: ComponentAsked) -> dict[str, st
     _check_module(program, variant, checkout)
     _check_workspace(variant, checkout, asked)
     found = files_of(checkout)
-    for note in found["notes"]:
+    for note in (*found["notes"], *_workspace_elsewhere(checkout, asked)):
         print(f"variant {variant}: {checkout}: {note}", file=sys.stderr)  # noqa: T201 - beside the plan that is printed
     dirty = str(found["changes"])
     label = f"{checkout.name}@{revision[:SHOWN]}" + (f"+{dirty[:8]}" if dirty else "")
@@ -196,11 +198,10 @@ def _path(program: Program, variant: str, asked: ComponentAsked) -> dict[str, st
 
 def _check_module(program: Program, variant: str, checkout: Path) -> None:
     """Raise if a checkout is of another database, or of VictoriaMetrics' other version, than the experiment's."""
-    file = checkout / "go.mod"
-    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    module = re.search(r"^module\s+(\S+)", text, re.MULTILINE)
-    if module and module[1] != program.module and module[1] in MODULES:
-        raise UserError(f"variant {variant}: {checkout} is of {module[1]}, and {program.name} of {program.module}")
+    module = module_of(checkout)
+    others = {part.module for database in databases().values() for part in database.programs.values()}
+    if module in others - {program.module}:
+        raise UserError(f"variant {variant}: {checkout} is of {module}, and {program.name} of {program.module}")
     if is_cluster(checkout) and program.name == "victoria-metrics":
         raise UserError(
             f"variant {variant}: {checkout} is VictoriaMetrics' cluster version: type `tsduel` in it, or take "
@@ -210,10 +211,6 @@ def _check_module(program: Program, variant: str, checkout: Path) -> None:
 
 def _check_workspace(variant: str, checkout: Path, asked: ComponentAsked) -> None:
     """Raise if `go` in the checkout uses a go.work that git ignores, so that a build would not have it."""
-    above = next((here / "go.work" for here in checkout.parents if (here / "go.work").exists()), None)
-    if "GOWORK" not in asked.env and (above or os.environ.get("GOWORK", "off") != "off"):
-        where = os.environ.get("GOWORK") or above
-        print(f"variant {variant}: {checkout}: it is built without {where}, which `go` there uses", file=sys.stderr)  # noqa: T201 - beside the plan
     taken = ("ls-files", "--cached", "--others", "--exclude-standard", "--", "go.work")
     if "GOWORK" not in asked.env and (checkout / "go.work").exists() and not git("-C", checkout, *taken).stdout:
         raise UserError(
@@ -221,6 +218,14 @@ def _check_workspace(variant: str, checkout: Path, asked: ComponentAsked) -> Non
             'does: add it (git add --force go.work), or build all without: SET="variants.baseline.env.GOWORK=off '
             'variants.candidate.env.GOWORK=off"'
         )
+
+
+def _workspace_elsewhere(checkout: Path, asked: ComponentAsked) -> Iterator[str]:
+    """Yield a note where `go` in the checkout uses a go.work that is not of it."""
+    above = next((here / "go.work" for here in checkout.parents if (here / "go.work").exists()), None)
+    where = os.environ.get("GOWORK") or above
+    if where and where != "off" and "GOWORK" not in asked.env:
+        yield f"it is built without {where}, which `go` there uses"
 
 
 def _binary(_: Program, variant: str, asked: ComponentAsked) -> dict[str, str]:
