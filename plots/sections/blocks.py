@@ -1,7 +1,6 @@
 """Block by block: the primary metrics in the order of execution, blocks that do not count, the spread of blocks."""
 
 import math
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -131,25 +130,22 @@ def _figure(source: Source) -> Figure | None:
     return by_block(pd.concat(values), pd.concat(changes), unique, source.labels)
 
 
-_BY_TYPE: dict[str, Any] = {"index": ["block", "variant"], "columns": "query_type", "values": "value"}
-
-
 def values_of(source: Source, metric: str, query_type: str) -> pd.DataFrame:
     """Return columns block, variant, value of one row over all blocks.
 
-    A geometric mean is over the types that all blocks which count have; without such types, over all types of complete
-    blocks. It is that of the mix alone where there is one.
+    A geometric mean is over the types that all blocks which count have, without such types over all; a block that lacks
+    one of them has none. It is that of the mix alone where there is one.
     """
     table = source.table("measurements")
     of_metric = table[table["metric"] == metric]
     if query_type != GEOMEAN:
         return of_metric[of_metric["query_type"] == query_type][["block", "variant", "value"]]
-    by_type = _of_mean(of_metric).pivot_table(**_BY_TYPE)
-    # A block that does not count may lack types; it is left out where it lacks one that all others have.
-    counting = _of_mean(source.counting(of_metric)).pivot_table(**_BY_TYPE)
+    by_type, counting = (
+        _of_mean(rows).pivot_table(index=["block", "variant"], columns="query_type", values="value")
+        for rows in (of_metric, source.counting(of_metric))
+    )
     all_have = counting.columns[counting.notna().all()]
-    wide = next((kept for types in (all_have, by_type.columns) if not (kept := by_type[types].dropna()).empty
-                 and len(types)), by_type.iloc[:0])  # fmt: skip
+    wide = by_type[all_have if len(all_have) else by_type.columns].dropna()
     if wide.empty or (wide <= 0).any(axis=None):
         return of_metric.iloc[:0][["block", "variant", "value"]]
     return wide.map(math.log).mean(axis="columns").map(math.exp).rename("value").reset_index()
