@@ -54,9 +54,8 @@ def rule(directory: Path) -> Rule:
 
 def _other_programs(study: Worst, probe: Probe, results: Path) -> str:
     """Return a sentence if a probe measured other programs than the first: a checkout that is edited, or a branch."""
-    if any(
-        key.startswith(("variants.", "parameters.")) for key in study.space
-    ):  # other programs may be what is searched
+    # Other programs may be what is searched.
+    if any(key.startswith(("variants.", "parameters.")) for key in study.space):
         return ""
     plans = [results / each.run for each in (*study.probes, probe) if (results / each.run / Plan.FILE).exists()]
     if len(plans) < 2:  # noqa: PLR2004 - the first, and this one
