@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tsduel.core.plan import Plan
 
 PROJECT = Path(__file__).resolve().parent.parent
-__all__ = ["FAKES", "TYPES", "UNJUDGED", "Project", "agent", "free_port", "wait_for", "written"]
+__all__ = ["FAKES", "TYPES", "UNJUDGED", "Project", "agent", "free_port", "script", "wait_for", "written"]
 PATIENCE_S = 240.0  # for anything that a loaded machine may take long for
 
 
@@ -155,3 +155,11 @@ def wait_for(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def script(path: Path, *lines: str) -> Path:
+    """Write a shell script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    path.chmod(0o755)
+    return path

@@ -399,6 +399,17 @@ def test_ends_that_do_not_build_are_told_by_name(search, repository, home):
         search.step("2")
 
 
+def test_a_zero_makes_no_other_unit_of_the_steps_between():
+    """Two allocations, one, none: the ends differ in allocations, and so do those between; or all in log ratios."""
+    one = {"differences": [math.log(0.5)], "native": None, "baseline_pseudomedian": 2.0}
+    none = {"differences": [-2.0], "native": {"difference": -2.0}, "baseline_pseudomedian": 2.0}
+    assert steps._alike(one, native=True) == pytest.approx([-1.0])
+    assert steps._alike(none, native=True) == [-2.0]
+    assert steps._alike(one, native=False) == one["differences"]
+    assert steps._alike(none, native=False) == pytest.approx([math.log(1e-3)])
+    assert steps._alike(none | {"baseline_pseudomedian": 0.0}, native=False) == pytest.approx([math.log(1e-3)])
+
+
 def test_neighbours_are_a_range(search, repository):
     """BAD is the first bad revision as soon as it is bad: one duel is enough."""
     search.given["BAD"] = repository.shas["one"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 
@@ -115,6 +116,19 @@ def test_a_defect_of_ours_with_one_host_stops_no_other(run_dir, there, monkeypat
         fleet.attend()
     assert done == ["host2"]
     assert "a defect of ours" in json.loads((run_dir / remote.LOST).read_text())["host1"]["why"]
+
+
+def test_a_full_disk_at_home_loses_no_host(run_dir, monkeypatch):
+    """It is raised as it is: the runs go on there, and the same command comes back to all of them."""
+
+    def attended(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(attend.Attendant, "attend", attended)
+    fleet = remote.Fleet(run_dir, Link.all(run_dir), lambda _: show.View(None))
+    with pytest.raises(OSError, match="No space left"):
+        fleet.attend()
+    assert not (run_dir / remote.LOST).exists()
 
 
 class TestGivenBack:

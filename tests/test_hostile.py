@@ -438,6 +438,17 @@ def test_of_an_archive_comes_home_what_was_asked_for_or_nothing(lie, link, liar,
     assert not (link.received / "outputs.json").exists()
 
 
+def test_a_host_brings_no_more_than_there_can_be(link, liar, monkeypatch):
+    """However many archives it takes: each alone would be small enough."""
+    one = packed(entry(f"{BLOCK}/b/c"))
+    monkeypatch.setattr(untrusted, "MOST_OF_HOST", 2 * len(one))
+    liar(one)
+    for _ in range(2):
+        link.fetch_block("001")
+    with pytest.raises(UserError, match="there: an archive has more than there can be"):
+        link.fetch_block("001")
+
+
 def test_an_honest_block_comes_home_whole(link, liar):
     """With its directories; what was here of it before is replaced, and no partial stays."""
     (link.raw / "001").mkdir(parents=True)

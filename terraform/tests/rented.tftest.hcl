@@ -82,6 +82,18 @@ run "a_machine_alone" {
   }
 }
 
+run "what_cannot_be_moved_is_stopped" {
+  command = plan
+  variables {
+    hosts = { for name, machine in { host1 = "e2-standard-8", host2 = "h4d-standard-192", host3 = "c3-standard-192-metal" } : name => { machine_type = machine } }
+  }
+
+  assert {
+    condition     = { for name, main in google_compute_instance.main : name => main.scheduling[0].on_host_maintenance } == { host1 = "MIGRATE", host2 = "TERMINATE", host3 = "TERMINATE" }
+    error_message = "Google moves no H4D and no bare metal while it runs, and moves every E2"
+  }
+}
+
 run "spot_is_opted_in" {
   command = plan
   variables {
