@@ -85,7 +85,12 @@ run "a_machine_alone" {
 run "what_cannot_be_moved_is_stopped" {
   command = plan
   variables {
-    hosts = { for name, machine in { host1 = "e2-standard-8", host2 = "h4d-standard-192", host3 = "c3-standard-192-metal" } : name => { machine_type = machine } }
+    hosts = {
+      host1 = { machine_type = "e2-standard-8" }
+      host2 = { machine_type = "h4d-standard-192" }
+      host3 = { machine_type = "c3-standard-192-metal" }
+    }
+    zones = { host1 = "us-central1-a", host2 = "us-central1-a", host3 = "us-central1-a" }
   }
 
   assert {
