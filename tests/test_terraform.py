@@ -80,7 +80,7 @@ def test_terraforms_own_tests_pass(tmp_path):
 
     terraform("init", "-input=false")
     terraform("validate")
-    assert "20 passed, 0 failed" in terraform("test")
+    assert "21 passed, 0 failed" in terraform("test")
 
 
 @pytest.fixture
