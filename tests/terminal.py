@@ -14,6 +14,9 @@ import time
 
 TOKEN = re.compile(rb"\x1b\[(\d*)([A-Za-z])|\x1b\[([\d;]*)m|\r|\n|[^\x1b\r\n]+")
 
+# A read may end in the middle of a character or a sequence.
+UNFINISHED = re.compile(rb"(?:\x1b(?:\[[\d;]*)?|[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
+
 
 class Seen:
     """What a terminal shows, with all that has scrolled away above it: as much of ECMA-48 as the view uses."""
@@ -23,9 +26,13 @@ class Seen:
         self.lines = [""]
         self.row = self.column = 0
         self.wrapped = 0
+        self.rest = b""
 
     def feed(self, data: bytes) -> None:
         """Obey what was written."""
+        data = self.rest + data
+        cut = UNFINISHED.search(data)
+        data, self.rest = (data[: cut.start()], cut[0]) if cut else (data, b"")
         for token in TOKEN.finditer(data):
             text = token[0]
             if text == b"\r":
