@@ -26,6 +26,8 @@ _REMEDIES = {
     errno.ENOSPC: "its disk is full; free some",
     errno.EDQUOT: "your quota on its disk is used up; free some",
     errno.EROFS: "its disk can only be read; a disk with errors is mounted so, see dmesg",
+    errno.EIO: "its disk has errors, see dmesg; mend it",
+    errno.EMFILE: "too many files are open; raise ulimit -n",
     errno.EACCES: "you may not; see who made it (a run of another user, or with sudo?)",
     errno.EPERM: "you may not; see who made it (a run of another user, or with sudo?)",
 }

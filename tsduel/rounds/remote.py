@@ -1,6 +1,5 @@
 """Attends a run on other machines. Where there are several, spare hosts replace lost hosts."""
 
-import errno
 import json
 import os
 import queue
@@ -22,8 +21,6 @@ from tsduel.rounds.view.events import Tail
 from tsduel.rounds.view.show import View
 
 LOST = "host/lost.json"
-# Errors of this machine's disk and limits.
-OURS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
 # Time for the threads to end. They look at their connection every other second.
 LEAVING_S = 10.0
 
@@ -122,7 +119,7 @@ class Fleet:
             return None
         if not isinstance(end, Exception) or not several:
             raise end
-        if isinstance(end, OSError) and end.errno in OURS:  # no host is lost by it, and all go on
+        if isinstance(end, OSError) and files.sentence(end):  # of our disk: no host is lost by it, and all go on
             raise end
         if not isinstance(end, UserError):
             # The other hosts go on, and what they finish is fetched, before it is raised.
