@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tsduel.core import codes
+
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -24,6 +26,8 @@ def call(
 ) -> int:
     """Run a program to its end and return its exit code, 128 + N if signal N has ended it.
 
+    One that fails after it was told to end was interrupted: Ansible sometimes calls that a failed task.
+
     ``take``: called with each line of its output; without it the output is ours. ``keep``: descriptors that it gets.
     """
     streams = (
@@ -33,24 +37,32 @@ def call(
     # A terminal sends Ctrl-C to the child as well.
     with (
         subprocess.Popen(words, env=environment, pass_fds=keep, **streams) as child,  # type: ignore[call-overload]
-        _forwarded_to(child),
+        _forwarded_to(child) as told,
     ):
         if take:
             for line in child.stdout:
                 take(line.rstrip("\n"))
         code = int(child.wait())
+    if told and 0 < code < codes.INTERRUPTED:
+        return codes.INTERRUPTED
     return code if code >= 0 else 128 - code
 
 
 @contextmanager
-def _forwarded_to(child: subprocess.Popen[str]) -> Iterator[None]:
+def _forwarded_to(child: subprocess.Popen[str]) -> Iterator[list[int]]:
+    told: list[int] = []
+
+    def forward(received: int, _: object) -> None:
+        told.append(received)
+        child.send_signal(received)
+
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_FORWARDED)}
-    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGINT, lambda received, _: told.append(received))
     for number in _FORWARDED:
         if before[number] is not signal.SIG_IGN:  # nohup
-            signal.signal(number, lambda received, _: child.send_signal(received))
+            signal.signal(number, forward)
     try:
-        yield
+        yield told
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
