@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import shutil
 import subprocess
@@ -38,6 +39,17 @@ def has_block(run_dir):
     """Give a run a finished block."""
     (run_dir / "raw/host1/000").mkdir(parents=True)
     (run_dir / "raw/host1/000/block.json").write_text("{}")
+
+
+def test_the_login_of_a_foreign_database_stands_in_no_arguments():
+    """Its answers are had at an address that may have one, and `ps` shows the arguments of a program to all."""
+    asked = {
+        str(path.relative_to(PROJECT)): re.findall(r'"\$TSDUEL_HOST" (?:get|expvar)(?: --\S+ \d+)? ["\']?(.)', text)
+        for path in (PROJECT / "scripts/targets/influxdb").iterdir()
+        if "$TSDUEL_HOST" in (text := path.read_text())
+    }
+    assert len(asked) == 2
+    assert {first for found in asked.values() for first in found} == {"/"}
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

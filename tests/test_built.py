@@ -16,6 +16,7 @@ import pytest
 from tsduel.build import ansible, built, progress
 from tsduel.core.codes import INTERRUPTED
 from tsduel.core.plan import Tsbs
+from tsduel.core.project import PROJECT
 
 
 def planned(*keys, tsbs="v1"):
@@ -107,6 +108,21 @@ def test_a_build_is_a_line_for_each_program_that_took_a_while(monkeypatch, capsy
         shown.take("no space left: [bold]")
     said = capsys.readouterr().err
     assert said == "TSBS: 0 s\nno space left: [bold]\netadidnac: 0 s\n"
+
+
+def test_a_run_is_built_where_its_checkout_and_its_cache_are_now(tmp_path, monkeypatch):
+    """They may have been moved since it was planned."""
+    plans.write(tmp_path / "r")
+    (tmp_path / "r/host").mkdir()
+    (tmp_path / "r/host/inventory.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path / "moved"))
+    monkeypatch.setenv("TSDUEL_LOCK", str(tmp_path / "lock"))
+    asked = []
+    monkeypatch.setattr(ansible.children, "call", lambda command, **_: asked.extend(command) or 2)
+    assert ansible.main(Path("r")) == 2
+    here = {"project_dir": str(PROJECT), "cache_dir": str(tmp_path / "moved"), "run_dir": str(tmp_path / "r")}
+    assert json.loads(asked[-1]) == here
 
 
 @pytest.mark.slow

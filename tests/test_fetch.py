@@ -65,13 +65,21 @@ def there(monkeypatch):
     return states
 
 
-def test_a_run_that_has_ended_unexpectedly_is_fetched_before_that_is_told(run_dir, there):
-    """Out of memory, restarted: the blocks that were finished before are there."""
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_run_that_has_ended_unexpectedly_is_fetched_before_that_is_told(run_dir, there, monkeypatch, silent):
+    """Out of memory, restarted: the blocks that were finished before are there, and what disturbed the host."""
     there["host1"] = State("lost", 0, ("001", "002"))
+
+    def fetch_files(link, names, _):
+        there["fetched"] += [(link.name, name) for name in names]
+        if silent:
+            raise NoConnectionError("it says no more")
+
+    monkeypatch.setattr(Link, "fetch_files", fetch_files)
     attendant = attend.Attendant(Link.all(run_dir)["host1"], show.View(None), started=True)
     with pytest.raises(UserError, match="ended unexpectedly"):
         attendant.attend()
-    assert there["fetched"] == [("host1", "001"), ("host1", "002")]
+    assert there["fetched"] == [("host1", "001"), ("host1", "002"), ("host1", "raw/host1/noise.json")]
 
 
 def test_a_block_that_cannot_be_fetched_keeps_no_other_one_there(run_dir, there):
