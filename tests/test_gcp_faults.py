@@ -85,7 +85,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_then_said(monkeypatch,
     [
         (FULL, UserError, "/results/r/host/key cannot be written or read: its disk is full"),
         (OSError(errno.EMFILE, "Too many open files"), UserError, "too many files are open; raise ulimit -n"),
-            (OSError(errno.EXDEV, "Invalid cross-device link"), OSError, "Invalid cross-device link"),
+        (OSError(errno.EXDEV, "Invalid cross-device link"), OSError, "Invalid cross-device link"),
         (KeyError("networkInterfaces"), KeyError, "networkInterfaces"),
         (KeyboardInterrupt(), UserError, "gcp: interrupted"),
         (SystemExit(3), SystemExit, "3"),
