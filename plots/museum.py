@@ -26,12 +26,8 @@ def main(words: Sequence[str], environment: Mapping[str, str], results: Path) ->
         files.write(PAGE, page(PAGE.read_text(encoding="utf-8")))
         sys.stdout.write("\n".join([*said, f"written: {PAGE}\n"]))
         return
-    names, failed = museum.chosen(list(words)), list[str]()
-    for name in names:
-        try:
-            museum.run(name, environment, results)
-        except UserError as error:
-            failed.append(f"{name}: {error}")
+    names = museum.chosen(list(words))
+    failed = museum.run(names, environment, results) if names else []
     sys.stdout.write(table(results, names or list(museum.exhibits())) + "\n")
     if failed:
         raise UserError("\n".join(failed))

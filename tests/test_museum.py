@@ -160,6 +160,34 @@ def test_one_that_fails_does_not_keep_the_others_from_running(tmp_path, typed, c
     assert "vm-gogc: " not in str(failure.value)
     assert [words[0] for words in typed] == ["tsbs", "tsbs", "bisect"]
     assert "-21.5 %" in capsys.readouterr().out
+    page.main(["control-gogc", "vm-gogc"], {}, tmp_path)
+    assert typed[3:] == [("tsbs", "EXPERIMENT=experiments/museum/control-gogc.yml")]
+
+
+def test_the_same_command_goes_on_after_a_power_cut(tmp_path, typed, monkeypatch, capsys):
+    """With the same runs, whatever was typed meanwhile is done; minutes that nobody counted are not shown."""
+    for cut in ("tsbs", "bisect"):
+        with monkeypatch.context() as patched:
+            whole = museum._typed
+
+            def typed_until(environment, target, run, *words, cut=cut, whole=whole):
+                took = whole(environment, target, run, *words)
+                if target == cut:
+                    raise KeyboardInterrupt
+                return took
+
+            patched.setattr(museum, "_typed", typed_until)
+            with pytest.raises(KeyboardInterrupt):
+                page.main(["vm-gogc"], {}, tmp_path)
+    page.main(["vm-gogc"], {}, tmp_path)
+    assert [words[0] for words in typed] == ["tsbs", "tsbs", "bisect", "tsbs", "bisect"]
+    assert len([path for path in tmp_path.iterdir() if path.name.endswith("-vm-gogc")]) == 1
+    said = capsys.readouterr()
+    assert "going on, 0 of 1 exhibits are done; to begin anew, remove " in said.err
+    assert "97 %" in said.out
+    assert "2.5" not in said.out
+    page.main(["vm-gogc"], {}, tmp_path)
+    assert "2.5 + 2.5" in capsys.readouterr().out
 
 
 def test_a_search_that_fails_keeps_what_was_measured(tmp_path, typed, capsys):

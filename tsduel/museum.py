@@ -8,7 +8,7 @@ import csv
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -56,13 +56,14 @@ class Row(Part):
 class Shown(Part):
     """The result of an exhibit: its rows, the likeliest commits with their chances, and the minutes of both.
 
+    `minutes`: None if it was interrupted and went on.
     `load`: processes that wanted a CPU just before, a CPU; `runs`: names of the run and the bisection.
     """
 
     date: str
     machine: str
     load: float
-    minutes: float
+    minutes: float | None
     rows: tuple[Row, ...]
     traced: dict[str, float] = Field(default_factory=dict)
     traced_minutes: float | None = None
@@ -72,6 +73,15 @@ class Shown(Part):
     def quiet(self) -> bool:
         """Whether nothing else ran when it began."""
         return self.load < QUIET
+
+
+class Begun(Part):
+    """What `make museum` is at: `stamp` begins the names of its runs, `load` is that before each exhibit began."""
+
+    names: tuple[str, ...]
+    stamp: str
+    load: dict[str, float] = Field(default_factory=dict)
+    done: tuple[str, ...] = ()
 
 
 def exhibits() -> dict[str, Exhibit]:
@@ -97,11 +107,37 @@ def chosen(names: list[str]) -> list[str]:
     return list(by_name) if ALL in names else names
 
 
-def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
-    """Run an exhibit, trace it if it has `bisect:`, store and return the result; a UserError if it failed."""
-    exhibit, stamp = exhibits()[name], time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    load = os.getloadavg()[0] / (os.cpu_count() or 1)
-    experiment, run_name = f"EXPERIMENT=experiments/museum/{name}.yml", f"{stamp}-{name}"
+def run(names: Sequence[str], environment: Mapping[str, str], results: Path) -> list[str]:
+    """Run exhibits, and return what failed; the same names again go on with what was interrupted, or failed."""
+    path, failed = results / HOME / "begun", []
+    begun = Begun.model_validate_json(path.read_bytes()) if path.exists() else None
+    if begun and begun.names == tuple(names):
+        done = f"{len(begun.done)} of {len(names)} exhibits are done"
+        sys.stderr.write(f"museum: going on, {done}; to begin anew, remove {path}\n")
+    else:
+        begun = Begun(names=tuple(names), stamp=time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
+    for name in (name for name in names if name not in begun.done):
+        anew = name not in begun.load
+        if anew:
+            load = round(os.getloadavg()[0] / (os.cpu_count() or 1), 2)
+            begun = begun.model_copy(update={"load": {**begun.load, name: load}})
+            _store(begun, path)
+        try:
+            _run(name, environment, results, begun, anew=anew)
+        except UserError as error:
+            failed.append(f"{name}: {error}")
+        else:
+            begun = begun.model_copy(update={"done": (*begun.done, name)})
+            _store(begun, path)
+    if not failed:
+        path.unlink(missing_ok=True)
+    return failed
+
+
+def _run(name: str, environment: Mapping[str, str], results: Path, begun: Begun, *, anew: bool) -> None:
+    """Run an exhibit, trace it if it has `bisect:`, and store the result; a UserError if it failed."""
+    exhibit, path = exhibits()[name], results / HOME / f"{name}.json"
+    experiment, run_name = f"EXPERIMENT=experiments/museum/{name}.yml", f"{begun.stamp}-{name}"
     minutes = _typed(environment, "tsbs", f"RUN={run_name}", experiment)
     document = files.read_json(results / run_name / "stats/comparison.json")
     rows = [row for row in document["rows"] if (row["metric"], row["query_type"]) == (exhibit.metric, exhibit.type)]
@@ -112,28 +148,25 @@ def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
     done = Shown(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         machine=f"{host['cpus']} CPUs, {host['cpu_model']}",
-        load=round(load, 2),
-        minutes=minutes,
+        load=begun.load[name],
+        minutes=minutes if anew else None,
         rows=tuple(Row(**{field: row[field] for field in Row.model_fields if field in row}) for row in rows),
         runs=(run_name,),
     )
     # A search that fails, or is killed, keeps what was measured.
-    _store(done, name, results)
+    _store(done, path)
     if exhibit.bisect:
-        search, role = f"{stamp}-{name}-bisect", {"ROLE": exhibit.type} if exhibit.type else {}
+        search, role = f"{run_name}-bisect", {"ROLE": exhibit.type} if exhibit.type else {}
         knobs = {"METRIC": exhibit.metric, **role, **exhibit.bisect}
         words = (f"{knob}={value}" for knob, value in knobs.items())
         took = _typed(environment, "bisect", f"RUN={search}", experiment, *words)
-        done = done.model_copy(
-            update={"traced": _traced(results, search), "traced_minutes": took, "runs": (run_name, search)}
-        )
-        _store(done, name, results)
-    return done
+        found = {"traced": _traced(results, search), "runs": (run_name, search)}
+        _store(done.model_copy(update={**found, "traced_minutes": took if anew else None}), path)
 
 
-def _store(done: Shown, name: str, results: Path) -> None:
-    files.private_directory(results / HOME)
-    files.write(results / HOME / f"{name}.json", done.model_dump_json(indent=1) + "\n")
+def _store(what: Part, path: Path) -> None:
+    files.private_directory(path.parent)
+    files.write(path, what.model_dump_json(indent=1) + "\n")
 
 
 def keep(results: Path) -> list[str]:
