@@ -28,7 +28,7 @@ from tsduel.core.place import SshHost, SshPlace
 from tsduel.core.plan import Component, Variant
 from tsduel.core.rundir import open_run
 from tsduel.core.tsbs import OwnData
-from tsduel.places import directories, place, provision
+from tsduel.places import directories, hosts, place, provision
 from tsduel.places.ssh import pack, probe
 from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
@@ -126,6 +126,19 @@ def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
     assert "StrictHostKeyChecking" not in plain
     assert "KnownHosts" not in plain
     assert "-F" not in plain
+
+
+def test_a_run_that_is_moved_finds_its_key(tmp_path):
+    """It lies in the run, or in the run of a study that rents; a user's own file stays where it is."""
+    plans.write(tmp_path / "old/r", place=named("r"))
+    (tmp_path / "old/r/host").mkdir()
+    paths = {"key_file": str(tmp_path / "old/r/host/key"), "known_hosts_file": str(tmp_path / "old/first/host/known")}
+    own = {"config_file": "/home/me/.ssh/config"}
+    hosts.write(tmp_path / "old/r", {"host1": {"address": "a", **paths, **own}}, provisioned=True)
+    assert hosts.known(tmp_path / "old/r")["host1"] == {"address": "a", **paths, **own}
+    (tmp_path / "old").rename(tmp_path / "new")
+    found = hosts.known(tmp_path / "new/r")["host1"]
+    assert found == {"address": "a", **{of: path.replace("/old/", "/new/") for of, path in paths.items()}, **own}
 
 
 def test_hosts_of_a_fleet_are_looked_at_beside_each_other():

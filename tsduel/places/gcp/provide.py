@@ -52,6 +52,9 @@ def machines(
     recorded = hosts.known(run_dir)
     if found := _preflight(compute, place, recorded):
         # Terraform might change machines on which blocks run, so it is not called.
+        for name, host in found.items():
+            if host.get("ssh_via") == "iap":
+                _iap_config(run_dir, host, name)  # it names this checkout, which may have been moved
         return found
     if recorded:
         give_back.say("no machine of this run is there any more; to go on, others have to be rented")
