@@ -167,6 +167,10 @@ SAID = {
         None, {"blocks": 2} | DIED,
         [r"(?s)([:*] \? nothing was measured \(block 1: candidate failed: it died &lt;x&gt;\).*){2}"], [],
     ),
+    "answers without data are no evidence, and are counted": (
+        None, {"blocks": 6, "empty": 7},
+        [r"Compared ([\d,]+) of \1 answers, all the same; 168 of them without data, as they may be\."], [],
+    ),
     "counters that do not scatter have moved as well: from none to some, and by the same in every block": (
         more_counted, {},
         [r"Cache misses a query 0 → 5 misses;", r"Index searches a query 3 → 6 searches \(\+100 %\)"], [],

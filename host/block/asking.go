@@ -192,18 +192,18 @@ func (a *asking) check(v *variant, i int) error {
 			return err
 		}
 	}
-	empty := a.in.unexpected(side.Empty, exchanges, a.queryType)
-	return v.Equal("exchanges_empty", 0, int64(empty), "%d of %d answers to %s have no data", side.Empty, exchanges,
-		a.queryType)
+	allowed := a.in.mayBeEmpty(side.Empty, exchanges, a.queryType)
+	return v.Equal("exchanges_empty", int64(allowed), int64(side.Empty), "%d of %d answers to %s have no data",
+		side.Empty, exchanges, a.queryType)
 }
 
-// unexpected is how many answers without data are wrong, of so many answers to these query types.
-func (f *frame) unexpected(empty, answered int, types ...string) int {
+// mayBeEmpty is how many of the answers without data are right, of so many answers to these query types.
+func (f *frame) mayBeEmpty(empty, answered int, types ...string) int {
 	if slices.ContainsFunc(types, f.Plan.AllMayBeEmpty) ||
 		empty < answered && slices.ContainsFunc(types, f.Plan.MayBeEmpty) {
-		return 0
+		return empty
 	}
-	return empty
+	return 0
 }
 
 // open opens the queries of a type as a target is asked them. first is the first one, from the number of all. reading

@@ -174,6 +174,20 @@ func TestWhatAVariantDoesWrongInADuelIsItsOwn(t *testing.T) {
 			t.Errorf("%+v", b.Failures)
 		}
 	})
+	t.Run("some without data, as their type may be: that many are in the record", func(t *testing.T) {
+		t.Parallel()
+		f := duels(t, "empty=40", "empty=40")
+		f.Plan.Queries.Types = append(f.Plan.Queries.Types, record.QueryType{Name: types[0], MayBeEmpty: true})
+		b, found := fight(t, f), 0
+		for _, c := range b.Checks {
+			if c.Check == "exchanges_empty" && c.QueryType == types[0] && c.OK && c.Expected == 1 && c.Actual == 1 {
+				found++
+			}
+		}
+		if len(b.Failures) != 0 || found == 0 {
+			t.Errorf("%+v %+v", b.Failures, b.Checks)
+		}
+	})
 	t.Run("none has data for any query, in the first block: the plan's window is wrong", func(t *testing.T) {
 		t.Parallel()
 		f := duels(t, "empty=1", "empty=1")
