@@ -334,6 +334,24 @@ def test_a_search_to_its_end(search, repository):
     }
 
 
+@pytest.mark.parametrize("step", ["s-00", "s-01"])
+def test_a_step_that_somebody_looked_at_goes_on(search, step):
+    """Its report was of the blocks so far, which were too few to begin with."""
+    asked = search.step()
+    if step == "s-01":
+        search.show("s-00", WORSE)
+        asked = search.step("0")
+    search.show(step, WORSE[:1])
+    tidy = search.results / step / "tidy"
+    tidy.mkdir()
+    (tidy / "blocks.csv").write_text("block,host,cause\n1,host1,\n2,host1,missing\n")
+    assert search.step() == asked
+    assert [one.run for one in search.begun.steps][-1] == step
+    (tidy / "blocks.csv").write_text("block,host,cause\n1,host1,\n2,host1,\n")
+    search.show(step, WORSE)
+    assert search.step().get("RUN") != step
+
+
 ONE_SIDED = {"verdict": "not comparable", "baseline_median": None}
 
 

@@ -26,6 +26,7 @@ from tsduel.core.wording import number_of
 from tsduel.stats.estimate import hodges_lehmann, percent
 from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.studies.study import Rule
+from tsduel.tidy.blocks import lacks_blocks
 
 SIDE = "candidate"
 """The revision of a step, which is compared with GOOD; in the first step it is BAD."""
@@ -107,6 +108,11 @@ def following(environment: Mapping[str, str], results: Path, code: str = "") -> 
     """Return the knobs of the next step; nothing where the answer is known. ``code``: how the step before ended."""
     bisection = opened(environment, results)
     directory = results / HOME / bisection.name
+    last = bisection.steps[-1]
+    if not code and lacks_blocks(results / last.run) and _ref(bisection, last) not in bisection.skipped:
+        # It was interrupted, and somebody has looked at its report: that decides nothing.
+        sys.stderr.write(f"bisect    {bisection.name}: {last.run} goes on, which was interrupted\n")
+        return {**bisection.environment(last.at, blocks=last.blocks), "RUN": last.run}
     bisection = _settled(bisection, results, code)
     measured = read(bisection, results)
     step: Step | None = bisection.steps[-1]

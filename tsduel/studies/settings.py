@@ -1,6 +1,5 @@
 """The rule of `matrix:`: a run at each setting, all planned before the first one begins."""
 
-import csv
 import json
 import random
 import shlex
@@ -23,7 +22,7 @@ from tsduel.plan import resolve
 from tsduel.question import read as question
 from tsduel.question.read import Question
 from tsduel.studies.study import Rule, Study
-from tsduel.tidy.blocks import MISSING
+from tsduel.tidy.blocks import lacks_blocks
 from tsduel.workloads import WORKLOADS
 
 REPORT = "report.md"
@@ -62,13 +61,7 @@ def is_study(directory: Path) -> bool:
 
 def has_ended(run_dir: Path) -> bool:
     """Return whether a run of a study is whole; a report may be of blocks so far, by somebody who looked meanwhile."""
-    if not (run_dir / REPORT).exists():
-        return False
-    decided, lost = run_dir / "tidy/blocks.csv", open_run(run_dir).json("host/lost.json")
-    if not decided.exists():
-        return True
-    with decided.open(newline="", encoding="utf-8") as stream:
-        return not any(row["cause"] == MISSING and row["host"] not in lost for row in csv.DictReader(stream))
+    return (run_dir / REPORT).exists() and not lacks_blocks(run_dir)
 
 
 def runs(directory: Path) -> list[tuple[Step, Run]]:

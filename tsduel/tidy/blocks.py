@@ -4,7 +4,9 @@ A block counts for a candidate if the baseline and this candidate finished it an
 Failures of other candidates do not matter.
 """
 
+import csv
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from tsduel.core import files
@@ -39,6 +41,16 @@ def decide(run: Run) -> list[Decided]:
         judged = {int(verdict["block"]): verdict for report in reports for verdict in report.get("blocks", [])}
     done = {block.block: block for block in run.blocks}
     return [line for candidate in run.variants[1:] for line in _of_candidate(run, run.planned, done, candidate, judged)]
+
+
+def lacks_blocks(run_dir: Path) -> bool:
+    """Return whether tidy/ is of a run that could go on: blocks of it were not run, on hosts that are not lost."""
+    decided, lost = run_dir / "tidy/blocks.csv", run_dir / "host/lost.json"
+    if not decided.exists():
+        return False
+    gone = files.read_json(lost) if lost.exists() else {}
+    with decided.open(newline="", encoding="utf-8") as stream:
+        return any(row["cause"] == MISSING and row["host"] not in gone for row in csv.DictReader(stream))
 
 
 def _of_candidate(
