@@ -257,6 +257,34 @@ class TestManifests:
                 raise wrong
         assert back == ["all", "all"]
 
+    def test_a_second_interruption_says_what_may_be_left(self, tmp_path, monkeypatch):
+        """While all is deleted; with the command that deletes it."""
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(pods, "sweep", interrupted)
+        plans.write(tmp_path / "r", place=made())
+        said = r"k8s: interrupted\nk8s: interrupted\nk8s: it is not known .* Then: make destroy RUN=r"
+        with pytest.raises(UserError, match=said), pods.on_failure(tmp_path / "r", made(), {}):
+            raise KeyboardInterrupt
+
+    @pytest.mark.parametrize("reason", ["DeadlineExceeded", "BackoffLimitExceeded"])
+    def test_a_deadline_does_not_begin_anew_by_itself(self, tmp_path, monkeypatch, reason):
+        """Only who types the command again pays for as long anew; a pod that was lost is replaced."""
+        job = {"metadata": {"name": "j"}, "status": {"conditions": [{"type": "Failed", "reason": reason}]}}
+        replaced = []
+        monkeypatch.setattr(pods, "cluster_of", lambda _: FakeCluster(job))
+        monkeypatch.setattr(pods, "_provided", lambda _, __, name, ___: replaced.append(name) or {"address": "new"})
+        plans.write(tmp_path / "r", place=made())
+        if reason == "DeadlineExceeded":
+            with pytest.raises(UserError, match="host1: its pod has reached its deadline: a longer life"):
+                pods.renew(tmp_path / "r", "host1", "it is gone")
+        else:
+            pods.renew(tmp_path / "r", "host1", "it is gone")
+            assert pods.hosts.known(tmp_path / "r")["host1"]["address"] == "new"
+        assert len(replaced) == (reason != "DeadlineExceeded")
+
     def test_the_role_is_what_the_program_asks_for(self):
         """No right is missing in docs/kubernetes-rbac.yml, and none too many."""
         role = yaml.safe_load((PROJECT / cluster.RULES).read_text())
@@ -397,6 +425,10 @@ class FakeCluster:
     def all(self, path, _):
         """Return the Jobs."""
         return self.jobs if path == cluster.JOBS else []
+
+    def find(self, _):
+        """Return the first Job."""
+        return self.jobs[0]
 
 
 def test_reap_takes_what_is_over_and_nothing_that_runs():
