@@ -66,7 +66,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int =
     """Print a table as plain text, the same in a terminal and in a file; `left` to 6 are columns of numbers."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="none")
     for at, name in enumerate(heads):
-        table.add_column(Text(name), justify="right" if at in range(left, 7) else "left", no_wrap=True)
+        table.add_column(Text(printable(name)), justify="right" if at in range(left, 7) else "left", no_wrap=True)
     for row in rows[:MOST_ROWS]:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console(width=_WIDE, no_color=True, highlight=False)

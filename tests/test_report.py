@@ -287,11 +287,13 @@ def test_blocks_that_failed_at_their_first_query_type_leave_the_picture_of_the_o
     assert set(values["block"]) == {0, 3, 4, 5, 6, 7, 8}
 
 
-def test_a_terminal_shows_what_markdown_means():
-    """Marks are left out, and so is what keeps other letters from being marks."""
+def test_a_terminal_shows_what_markdown_means(capsys):
+    """Marks are left out, and so is what keeps other letters from being marks; it obeys nothing."""
     said = f"**{markup.text('a*b_c [::1] <nil> & $5')}** is `x`"
     assert report.plain(said) == "a*b_c [::1] <nil> & $5 is x"
     assert report.plain(markup.text("a\x1b[2Jb")) == "a [2Jb"
+    report.print_table(["metric", "a\x1b[2J"], [["\x1b]0;b\x07", "\x9b31m"]])
+    assert not set("\x1b\x07\x9b") & set(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("stage", [report, comment, exports])
