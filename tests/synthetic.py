@@ -608,8 +608,8 @@ def _checks(spec: Spec, record: dict[str, Any], block: int) -> list[dict[str, An
         where = {"phase": "exchange", "query_type": one["query_type"]}
         check("exchanges_answered", "", one["exchanges"], **where)
         check("exchanges_same", "", 0, **where)
-        check("exchanges_empty", "", spec.empty, **where)
         for variant in one["cpu_ns"]:
+            check("exchanges_empty", variant, spec.empty, **where)
             check("rows_read", variant, 1, **where)
     if block in spec.wrong:
         name, variant, query_type, message = spec.wrong[block]

@@ -185,7 +185,7 @@ def compared_answers(source: Source) -> str:
     alike = "all the same" if set(levels) <= {"values"} else "all agree as far as that goes"
     same = f"**{numbers.count(unlike)} of them {'differs' if unlike == 1 else 'differ'}**" if unlike else alike
     shown = same if sums[0] else "**which shows nothing**"
-    ours = measured["variant"].isin(["", *(side.candidate for side in source.comparisons)])
+    ours = measured["variant"].isin([side.candidate for side in source.comparisons])
     allowed = measured[ours & (measured["check"] == "exchanges_empty") & (measured["ok"] == "true")]
     if empty := pd.to_numeric(allowed["actual"], errors="coerce").sum():
         shown += f"; {numbers.count(empty)} of them without data, as they may be"
