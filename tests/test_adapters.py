@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+import os
 import runpy
 import shutil
 import subprocess
@@ -41,15 +41,21 @@ def has_block(run_dir):
     (run_dir / "raw/host1/000/block.json").write_text("{}")
 
 
-def test_the_login_of_a_foreign_database_stands_in_no_arguments():
+def test_the_login_of_a_foreign_database_stands_in_no_arguments(tmp_path):
     """Its answers are had at an address that may have one, and `ps` shows the arguments of a program to all."""
-    asked = {
-        str(path.relative_to(PROJECT)): re.findall(r'"\$TSDUEL_HOST" (?:get|expvar)(?: --\S+ \d+)? ["\']?(.)', text)
-        for path in (PROJECT / "scripts/targets/influxdb").iterdir()
-        if "$TSDUEL_HOST" in (text := path.read_text())
+    program = tmp_path / "tsduel-host"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$*" >>"$0.asked"\n')
+    program.chmod(0o755)
+    environment = {
+        "TSDUEL_HOST": str(program),
+        "DB_HOST": "me:secret@there",
+        "DB_PORT": "8086",
+        "PATH": os.environ["PATH"],
     }
-    assert len(asked) == 2
-    assert {first for found in asked.values() for first in found} == {"/"}
+    for name in ("ready", "metrics"):
+        subprocess.run([PROJECT / "scripts/targets/influxdb" / name], env=environment, check=True)
+    asked = (tmp_path / "tsduel-host.asked").read_text()
+    assert asked == "get --timeout 5 /query?q=CREATE%20DATABASE%20benchmark\nexpvar /debug/vars\n"
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
