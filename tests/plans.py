@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tsduel.core.place import LocalPlace
+from tsduel.core.place import K8sPlace, LocalPlace
 from tsduel.core.plan import Asked, Component, Own, Plan, Variant
 from tsduel.core.sections import Design, Host
 from tsduel.core.tables import BLOCKS_TSV
@@ -35,6 +35,16 @@ def plan(**changes: Any) -> Plan:
         "design": Design(blocks=2, spare_blocks=0), "host": Host(),
     }  # fmt: skip
     return Plan(**parts | changes)
+
+
+def on_a_pod(**changes: Any) -> K8sPlace:
+    """Return the place of a run with one pod."""
+    parts = {
+        "hosts": {"host1": {}}, "context": "here", "namespace": "bench", "node_selector": {"disk": "ssd"},
+        "storage_class": "", "image": "debian:12-slim", "directory": "/tsduel", "name": "tsduel-r-abc", "cpus": 2,
+        "memory_gb": 4, "disk_gb": 5, "wait_s": 5, "estimate_s": 60, "lifetime_s": 7200,
+    }  # fmt: skip
+    return K8sPlace.model_validate(parts | changes)
 
 
 def write(run_dir: Path, *, spares: int = 0, **changes: Any) -> Plan:

@@ -10,7 +10,6 @@ import plans
 import pytest
 
 from tsduel.core.errors import UserError
-from tsduel.core.place import K8sPlace
 from tsduel.places import hosts, liveness, provision
 from tsduel.places.gcp import give_back, provide
 from tsduel.places.k8s.provider import PROVIDER
@@ -27,13 +26,8 @@ NAMES = ("host1", "host2")
 @pytest.fixture
 def run_dir(tmp_path):
     """Return a run on two pods, which are there."""
-    parts = {
-        "hosts": {name: {} for name in NAMES}, "context": "c", "namespace": "n", "node_selector": {},
-        "storage_class": "", "image": "i", "directory": "/tsduel", "name": "r", "cpus": 1, "memory_gb": 1,
-        "disk_gb": 2, "wait_s": 5, "estimate_s": 60, "lifetime_s": 7200,
-    }  # fmt: skip
     path = tmp_path / "r"
-    plans.write(path, place=K8sPlace.model_validate(parts), hosts=NAMES)
+    plans.write(path, place=plans.on_a_pod(hosts={name: {} for name in NAMES}, name="r"), hosts=NAMES)
     rows = path / "plan/blocks.tsv"
     head, mine = rows.read_text().split("\n", 1)
     rows.write_text(f"{head}\n{mine}{mine.replace('host1', 'host2')}")
