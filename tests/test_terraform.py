@@ -201,6 +201,12 @@ class TestComesAndGoes:
         assert (
             f"tsduel.places.gcp.tunnel {where.name}-host1 22 {where.project}" in Path(host["config_file"]).read_text()
         )
+        # Of a checkout that was moved since, and so of one that has another text.
+        tunnel = Path(host["config_file"]).read_text()
+        Path(host["config_file"]).write_text("ProxyCommand /before/python")
+        done, again = rented.provision(PATH=f"{programs}:{os.environ['PATH']}")
+        assert done.returncode == 0, done.stderr
+        assert (again["config_file"], Path(host["config_file"]).read_text()) == (host["config_file"], tunnel)
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []
 
