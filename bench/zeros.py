@@ -55,6 +55,7 @@ def _twins(*history: Change, subdirectory: str = "") -> Kind:
         knobs = [f"RUN={run_dir.name}", f"EXPERIMENT={quick.EXPERIMENT}", "AA=1", f"BASELINE={planted.VERSION}"]
         quick.make("plan", "provision", "build", *knobs)
         stale.twins(stale.executable(run_dir, SIDES[0]), partial)
+        subprocess.run(["sync", "-f", partial], check=True)
         partial.rename(directory)
         shutil.rmtree(run_dir)
     aged, other = (directory / name for name in stale.TWINS)
@@ -68,8 +69,12 @@ def _from_checkout() -> Kind:
     cached = caches.directory(os.environ)
     checkout = cached / "src/checkout"
     if not checkout.exists():
-        clone = ["git", "clone", "--quiet", "--branch", "base", str(planted.repository(cached)), str(checkout)]
+        partial = checkout.with_name("checkout.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        clone = ["git", "clone", "--quiet", "--branch", "base", str(planted.repository(cached)), str(partial)]
         subprocess.run(clone, check=True)
+        subprocess.run(["sync", "-f", partial], check=True)
+        partial.rename(checkout)
     return Kind(f"path:{checkout}", planted.VERSION)
 
 

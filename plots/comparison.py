@@ -154,7 +154,9 @@ class Comparison:
         else:
             # The head of the column has the metric's own unit.
             both = " → ".join(sides) + (f" {unit}" if unit != numbers.scaled(row["unit"], 0.0)[0] else "")
-        return both if row["change_pct"] is None else f"{both} ({numbers.effect(row)}) {self.symbol(row)}".rstrip()
+        if row["change_pct"] is None and not row.get("native"):
+            return both
+        return f"{both} ({numbers.effect(row)}) {self.symbol(row)}".rstrip()
 
     def table(
         self, rows: Sequence[Row], names: Sequence[str] = (), head: str = "Metric", *, aliases: bool = True

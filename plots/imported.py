@@ -19,6 +19,7 @@ from plots.plot_load import curves
 from plots.report import plain, print_table
 from plots.source import write
 from tsduel.cli.pipeline import new_run
+from tsduel.core import files
 from tsduel.core.codes import CHECK_FAILED, DONE
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import GEOMEAN, METRICS
@@ -59,7 +60,7 @@ def main(environment: Mapping[str, str], results: Path) -> int:
         raise UserError(f"{out} is there already; import makes a report of its own: leave RUN= out")
     if lacking := [knob for knob, _ in KNOBS.values() if not environment.get(knob)]:
         raise UserError(f"{lacking[0]} is not given: make import BASELINE_LOG=a.log CANDIDATE_LOG=b.log")
-    paths = {side: Path(environment[knob]).expanduser() for side, (knob, _) in KNOBS.items()}
+    paths = {side: files.from_home(environment[knob]) for side, (knob, _) in KNOBS.items()}
     if paths["baseline"].resolve() == paths["candidate"].resolve():
         raise UserError(f"BASELINE_LOG and CANDIDATE_LOG are the same file: {paths['baseline']}")
     logs = {side: read_log(path) for side, path in paths.items()}

@@ -1,12 +1,14 @@
 """The format of all numbers in reports, pictures and the terminal.
 
 The width of a row's interval decides the digits of its values: digits that another run would change are not printed.
-Percents have one decimal.
+Percents have one decimal; two where less than one percent matters, as of counted work.
 """
 
 import math
 from collections.abc import Mapping
 from typing import Any
+
+from tsduel.stats.power import ALPHA
 
 DIGITS, DECIMALS = 4, 1
 """Digits of values without an interval, decimals of percents."""
@@ -58,9 +60,21 @@ def change(percent: float | None, decimals: int = DECIMALS) -> str:
     return f"{rounded:+.{decimals}f}" if rounded else f"{0:.{decimals}f}"
 
 
-def size(percent: float) -> str:
+def size(percent: float, decimals: int = DECIMALS) -> str:
     """Print a change in percent without its sign: 8.1."""
-    return change(abs(percent)).lstrip("+")
+    return change(abs(percent), decimals).lstrip("+")
+
+
+def places(row: Mapping[str, Any]) -> int:
+    """Return the decimals of a row's percents; as many as a change needs that is not zero by its interval."""
+    value, low, high = row["change_pct"], row["lo_pct"], row["hi_pct"]
+    own = DECIMALS + (0 < (row["threshold_pct"] or 0) < 1)
+    leaves = low is not None and (low > 0 or high < 0)
+    return own if not (leaves and value) else _places(value, own)
+
+
+def _places(value: float, least: int) -> int:
+    return least if round(value, least) else -math.floor(math.log10(abs(value)))
 
 
 def signed(value: float) -> str:
@@ -74,7 +88,11 @@ def probability(p: float | None) -> str:
         return MISSING
     if p < LEAST_P:
         return f"<{LEAST_P:g}"
-    return f"{p:.4f}" if p < 0.001 else f"{float(f'{p:.2g}'):g}"  # noqa: PLR2004 - more digits are not read
+    if p < 0.001:  # noqa: PLR2004 - more digits are not read
+        return f"{p:.4f}"
+    # 0.0503 is no 0.05, which is confirmed.
+    digits = next(n for n in range(2, 17) if (float(f"{p:.{n}g}") <= ALPHA) == (p <= ALPHA))
+    return f"{float(f'{p:.{digits}g}'):g}"
 
 
 def row_digits(row: Mapping[str, Any]) -> int:
@@ -108,7 +126,7 @@ def sides(row: Mapping[str, Any]) -> tuple[str, list[str]]:
 def opposed(row: Mapping[str, Any]) -> bool:
     """Return whether the two values of a row, as printed, move the other way than its change within blocks."""
     before, after, moved = (row[key] for key in ("baseline_pseudomedian", "candidate_pseudomedian", "change_pct"))
-    if None in {before, after, moved} or not round(moved, DECIMALS) or (after - before) * moved >= 0:
+    if None in {before, after, moved} or not round(moved, places(row)) or (after - before) * moved >= 0:
         return False
     first, second = sides(row)[1]
     return first != second
@@ -129,8 +147,8 @@ def ratio(row: Mapping[str, Any], *, inverse: bool = False) -> tuple[str, str]:
     ends = sorted(edge for edge in edges if edge is not None)
     if middle is None or not ends or ends[0] == ends[-1]:
         return number(middle, 3), MISSING
-    places = max(min(decimals(ends[0], ends[-1]) - 1, 2 - math.floor(math.log10(middle))), 0)
-    return f"{middle:,.{places}f}", " to ".join(f"{edge:,.{places}f}" for edge in ends)
+    digits = max(min(decimals(ends[0], ends[-1]) - 1, 2 - math.floor(math.log10(middle))), 0)
+    return f"{middle:,.{digits}f}", " to ".join(f"{edge:,.{digits}f}" for edge in ends)
 
 
 def effect(row: Mapping[str, Any]) -> str:
@@ -138,14 +156,10 @@ def effect(row: Mapping[str, Any]) -> str:
     return changed(row) if by_ratio(row) or row.get("native") else f"{changed(row)} %"
 
 
-def reach(low: float, high: float) -> str:
+def reach(low: float, high: float, decimals: int = DECIMALS) -> str:
     """Print an interval in percent: +2.6 to +5.5; an end that is not zero and would be printed so has a digit more."""
     away = low > 0 or high < 0
-    return " to ".join(_end(value) if away else change(value) for value in (low, high))
-
-
-def _end(value: float) -> str:
-    return change(value, DECIMALS if round(value, DECIMALS) else -math.floor(math.log10(abs(value))))
+    return " to ".join(change(value, _places(value, decimals) if away else decimals) for value in (low, high))
 
 
 def deciding(row: Mapping[str, Any]) -> tuple[float | None, float | None, int]:
@@ -167,7 +181,7 @@ def interval(row: Mapping[str, Any]) -> str:
         return MISSING
     if by_ratio(row):
         return ratio(row)[1]
-    return reach(low, high) + (f" ({level} %)" if level == 90 else "")  # noqa: PLR2004 - the other level is in the head
+    return reach(low, high, places(row)) + (f" ({level} %)" if level == 90 else "")  # noqa: PLR2004 - the other level is in the head
 
 
 def _native(row: Mapping[str, Any], *ends: str) -> str:
@@ -179,8 +193,8 @@ def _native(row: Mapping[str, Any], *ends: str) -> str:
         return MISSING
     if native["lo"] is None or native["lo"] == native["hi"]:
         return f"{' to '.join(map(signed, in_unit))} {unit}"
-    places = decimals(native["lo"] / factor, native["hi"] / factor)
-    return f"{' to '.join(change(value, places) for value in in_unit)} {unit}"
+    digits = decimals(native["lo"] / factor, native["hi"] / factor)
+    return f"{' to '.join(change(value, digits) for value in in_unit)} {unit}"
 
 
 def changed(row: Mapping[str, Any]) -> str:
@@ -192,7 +206,7 @@ def changed(row: Mapping[str, Any]) -> str:
         return _native(row, "difference")
     if by_ratio(row):
         return MISSING if row["change_pct"] is None else f"{TIMES}{ratio(row)[0]}"
-    return change(row["change_pct"])
+    return change(row["change_pct"], places(row))
 
 
 def quantity(value: float) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 from plots import numbers
 from plots.charts.curves import load_rate
 from plots.charts.style import save
-from tsduel.core import results
+from tsduel.core import files, results
 from tsduel.core.errors import UserError
 from tsduel.workloads.tsbs.logs import read_lines, read_load
 from tsduel.workloads.tsbs.output import LoadInterval, LoadOutput
@@ -24,7 +24,7 @@ _TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval i
 
 def main(environment: Mapping[str, str]) -> None:
     """Draw the loads that the knobs name, print their figures and the path of the picture."""
-    paths = [Path(environment[knob]).expanduser() for knob in KNOBS if environment.get(knob)]
+    paths = [files.from_home(environment[knob]) for knob in KNOBS if environment.get(knob)]
     if not environment.get(KNOBS[0]):
         raise UserError(f"{KNOBS[0]} is not given: make tsbs-plot-load {KNOBS[0]}=a.csv {KNOBS[1]}=b.csv")
     loads = [read_load(path, read_lines(path))[0] for path in paths]

@@ -116,6 +116,13 @@ def headline(comparison: Comparison) -> str:
     )
 
 
+def inside(comparison: Comparison) -> list[str]:
+    """Return what got worse of which the answer's own rows say nothing: types of a mean, and other metrics."""
+    rows = subjects(comparison)
+    told = {id(row): _moved(comparison, row, ("regression",)) for row in rows if row["verdict"] != "regression"}
+    return [f"{comparison.named(row)}: {told[id(row)]}" for row in rows if told.get(id(row))] + _below(comparison, rows)
+
+
 def _below(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
     """Return what got worse of metrics that the answer does not have, which FAIL_ON=regression sees, too.
 
@@ -227,7 +234,7 @@ def size(row: Row, metric: Metric) -> str:
     if numbers.by_ratio(row):
         ratio = numbers.ratio(row, inverse=_inverse(row, metric))[0]
         return f"{ratio} times as {_TIMES.get(_way(row, metric), 'much')}"
-    text = numbers.size(row["change_pct"])
+    text = numbers.size(row["change_pct"], numbers.places(row))
     return f"{text} % {_way(row, metric)}" if float(text.replace(",", "")) else "estimate 0.0 %"
 
 
@@ -242,7 +249,7 @@ def _inverse(row: Row, metric: Metric) -> bool:
 
 def _interval(row: Row) -> str:
     low, high, level = numbers.deciding(row)
-    return "" if low is None or high is None else f" ({level} % CI {numbers.reach(low, high)} %)"
+    return "" if low is None or high is None else f" ({level} % CI {numbers.reach(low, high, numbers.places(row))} %)"
 
 
 def _evidence(row: Row, metric: Metric) -> str:
@@ -255,8 +262,9 @@ def _evidence(row: Row, metric: Metric) -> str:
         return f"95 % CI {numbers.ratio(row, inverse=_inverse(row, metric))[1]}, p {p}, {blocks}"
     low, high = row["lo_pct"], row["hi_pct"]
     inner, outer = sorted((abs(low), abs(high)))
-    one_way = low > 0 or high < 0
-    reach = f"{numbers.size(inner)} to {numbers.size(outer)}" if one_way else numbers.reach(low, high)
+    low, high = (inner, outer) if low > 0 or high < 0 else (low, high)  # the words say which way
+    reach = numbers.reach(low, high, numbers.places(row))
+    reach = reach.replace("+", "") if low > 0 else reach
     return f"95 % CI {reach} %, adjusted p {p}, {blocks}"
 
 

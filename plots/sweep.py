@@ -104,6 +104,9 @@ def answers(study: Settings) -> list[str]:
         verdicts = ". ".join(_verdicts(study, comparisons)) or "? nothing was measured"
         settings = f"{number_of(len(comparisons), 'setting')} ({_keys(study)})"
         lines.append(f"**Answer.** {title} in {settings}, {counted}{comparisons[0].on_hosts} each: {verdicts}.")
+        # FAIL_ON=regression sees them, too.
+        inside = [f"{markup.text(side.setting)}: {said}" for side in comparisons for said in sentences.inside(side)]
+        lines += [f"Below the means: {'; '.join(markup.most(inside, MOST_NAMED))}."] if inside else []
     return lines
 
 

@@ -177,3 +177,10 @@ def test_one_core_of_arm_in_two_clouds_is_two_kinds_of_machines():
     assert "cloud-arm-neoverse-n1-r3p1-8cpus-32gib" in kinds
     x86 = {"architecture": "x86_64", "cpu_model": "Xeon", "cpus": 8, "memory_bytes": 32 << 30, "virtualization": "kvm"}
     assert calibration.kind_of("cloud", x86) == "cloud-xeon-8cpus-32gib"
+
+
+@pytest.mark.parametrize(("change", "passed"), [(0.5, True), (1.2, False)])
+def test_work_is_different_by_its_threshold_or_more(change, passed):
+    """Two loads lay data differently: a small difference of work is real."""
+    row = {"metric": "duel_objects", "family": "work", "p_adj": 0.01, "change_pct": change, "threshold_pct": 1.0}
+    assert aa.verdict(document({}, row))["passed"] is passed

@@ -65,6 +65,12 @@ def test_the_format(run):
         assert found == counts
 
 
+def test_times_are_in_nanoseconds_whatever_their_metric_has():
+    """The factors by hand, and not from what writes them."""
+    factors = {name: bench_unit(METRICS[name])[1] for name in ("duel_typical_ms", "duel_cpu_us", "disk_bytes")}
+    assert factors == {"duel_typical_ms": 1e6, "duel_cpu_us": 1e3, "disk_bytes": 1.0}
+
+
 @pytest.mark.slow
 def test_benchstat_is_of_our_opinion(run):
     """For every row: medians, p and the change of medians."""

@@ -33,6 +33,14 @@ WORSE, SAME = [0.049, 0.051, 0.05, 0.052, 0.048, 0.05], [0.001, -0.001, 0.002, 0
 # The line of revisions
 
 
+def test_a_subject_may_have_any_letter(repository):
+    """Also those that Python takes for ends of lines, and ours between fields."""
+    repository.git("checkout", "--quiet", "main")
+    repository.write("a", "3\n")
+    repository.commit_all(odd := "one\u2028two\x1fthree\rfour")
+    assert line(repository).between(repository.shas["good"], "main")[-1].subject == odd
+
+
 def test_an_experiment_is_found_by_its_name():
     """As by every other command."""
     assert bisection._kind({"EXPERIMENT": "quick"}, {}) == ("tsbs", "quick")
@@ -180,8 +188,9 @@ def test_what_is_followed():
         ({"GOOD": "git:a", "BAD": "b"}, "GOOD: 'git:a' names no revision; write git:REPO@REF"),
         ({"GOOD": "git:a@b", "BAD": "git:c@d"}, "GOOD and BAD are of different repositories"),
         ({"GOOD": "a", "BAD": "b", "TARGET": "gcp"}, "every step would rent a machine of its own"),
-        ({"GOOD": "a", "BAD": "b", "BLOCKS": "2"}, "BLOCKS: the first duel needs at least 6"),
-        ({"GOOD": "a", "BAD": "b", "BLOCKS": "1000"}, "experiments/bisect.yml .*: design.blocks: "),
+        ({"GOOD": "a", "BAD": "b", "BLOCKS": "2"}, "BLOCKS: the first duel needs 6 to 99"),
+        ({"GOOD": "a", "BAD": "b", "BLOCKS": "²"}, "BLOCKS: the first duel needs 6 to 99"),
+        ({"GOOD": "a", "BAD": "b", "BLOCKS": "1000"}, "BLOCKS: the first duel needs 6 to 99"),
         ({"GOOD": "a", "BAD": "b", "KIND": "x"}, "KIND: 'x' is not known"),
         ({"GOOD": "a", "BAD": "b", "TYPE": "a, b"}, "TYPE: unknown query type 'a, b'; allowed: single-groupby-1-1-1"),
         ({"GOOD": "a", "BAD": "b", "TYPE": "cpu-max-all-32-24"}, "queries.types: cpu-max-all-32-24 reads 24 h"),

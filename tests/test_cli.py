@@ -314,3 +314,13 @@ def test_the_cache_has_a_name_for_every_program_that_is_called():
     environment = {}
     home.keep_out_of_home(environment)
     assert environment["TSDUEL_CACHE"] == str(PROJECT / ".cache")
+
+
+def test_the_gate_fails_on_a_regression_by_itself(monkeypatch):
+    """And what is typed goes before what it sets."""
+    monkeypatch.setattr(pipeline, "compare", lambda environment: [environment[n] for n in ("EXPERIMENT", "FAIL_ON")])
+    for name in ("EXPERIMENT", "FAIL_ON"):
+        monkeypatch.delenv(name, raising=False)
+    assert pipeline.gate() == ["gate", "regression"]
+    monkeypatch.setenv("EXPERIMENT", "mine")
+    assert pipeline.gate() == ["mine", "regression"]

@@ -120,6 +120,21 @@ def test_a_defect_of_ours_with_one_host_stops_no_other(run_dir, there, monkeypat
     assert "a defect of ours" in json.loads((run_dir / remote.LOST).read_text())["host1"]["why"]
 
 
+def test_a_spare_host_for_one_that_there_was_not_is_attended_once(run_dir, there, monkeypatch):
+    """No zone had the second machine; the run begins with the spare host in its place."""
+    path = run_dir / "plan/experiment.json"
+    plan = json.loads(path.read_text())
+    plan["place"]["hosts"]["host3"] = plan["place"]["hosts"]["host2"]
+    path.write_text(json.dumps(plan | {"spare_hosts": ["host3"]}))
+    known = {name: {"address": f"pod-{name}", "node": "n", "through": ["x"]} for name in ("host1", "host3")}
+    hosts.write(run_dir, known, provisioned=True)
+    attended = []
+    monkeypatch.setattr(attend.Attendant, "attend", lambda it: attended.append(it.link.name) or 0)
+    there["host1"] = there["host3"] = State("none", 0, ())
+    assert remote.Fleet(run_dir, Link.all(run_dir), lambda _: show.View(None)).attend() == 0
+    assert sorted(attended) == ["host1", "host3"]
+
+
 def test_a_full_disk_at_home_loses_no_host(run_dir, monkeypatch):
     """It is raised as it is: the runs go on there, and the same command comes back to all of them."""
 
@@ -182,6 +197,16 @@ class TestGivenBack:
         there["broken"] = {"001"}
         assert not end(3)
         assert ("host2", "002") in there["fetched"]
+
+    @pytest.mark.parametrize("code", [1, 2, 137])
+    def test_one_that_still_runs_is_kept(self, end, there, run_dir, capsys, code):
+        """Who attended it was killed, or had no room: nobody has ended the blocks."""
+        (run_dir / remote.LOST).unlink()
+        there["host2"] = State("running", 0, ("001",))
+        assert not end(code)
+        assert ("host2", "001") in there["fetched"]
+        said = capsys.readouterr().err
+        assert "blocks are still run there, so what was made is kept; to come back: make tsbs RUN=r" in said
 
     def test_one_that_is_gone_keeps_nothing(self, end, there):
         """There is nothing to fetch from."""

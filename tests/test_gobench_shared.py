@@ -220,7 +220,19 @@ def test_a_row_that_goes_from_zero_to_one_begins_the_answer(tmp_path):
     first = comment.main(run).splitlines()[2]
     assert "**✗ worse**: Allocations, Search/Names/100 (0 → 1 allocs/op)." in first
     assert outcome.exit_code(run, "regression") == 6
+    report.main(run)
+    assert "| 0 → 1 (+1 allocs/op) ✗" in (run / "report.md").read_text()
     assert "1 of 2 worse, largest Search/Names/100 (0 → 1 allocs/op)" in (run / "comment.md").read_text()
+
+
+def test_a_mean_over_no_type_is_none_and_keeps_no_verdict(tmp_path):
+    """Each row has a block without allocations; their own rows decide."""
+    run = made(tmp_path, replace(SPEC, factors={}, fixed={("candidate", 0): {"allocs/op": 0.0}}, rows=SPEC.rows[:1]))
+    rows = json.loads((run / "stats/comparison.json").read_text())["rows"]
+    (mean,) = [row for row in rows if (row["metric"], row["query_type"]) == ("allocs/op", "geomean")]
+    assert (mean["verdict"], mean["family"]) == ("shown", "shown")
+    assert "never has it" not in mean["warnings"]
+    assert "not above zero in every block" in mean["warnings"]
 
 
 def test_a_run_that_has_measured_nothing_says_so(tmp_path):

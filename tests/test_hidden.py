@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 
 import pytest
 from asking import written
@@ -120,3 +121,34 @@ def test_the_values_lie_in_the_cache_for_their_user_alone(tmp_path):
     kept = tmp_path / "cache" / "secrets" / named
     assert (kept.read_text(), list(kept.parent.iterdir())) == (SECRET, [kept])
     assert [stat.S_IMODE(path.stat().st_mode) for path in (kept, kept.parent)] == [0o600, 0o700]
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (
+            f"a:\n- password: |\n    {SECRET}\n    more\n  user: me\n",
+            "a:\n- password: |\n    hidden-########\n  user: me\n",
+        ),
+        (f"bearer_token: >-  # of CI\n  {SECRET}\nuser: me", "bearer_token: >-  # of CI\n  hidden-########\nuser: me"),
+        (f"DB_PASSWORD={{{SECRET}", "DB_PASSWORD=hidden-########"),
+        (f"password: &p {SECRET}  # x", "password: hidden-########  # x"),
+        (f'x: {{token: "a\\"{SECRET}"}}', 'x: {token: "hidden-########"}'),
+        (f"x: {{token: 'it''s {SECRET}'}}", "x: {token: 'hidden-########'}"),
+        (
+            "auth: {users: [me]}\nkeys: [a, b]\ntext: |\n  plain\n",
+            "auth: {users: [me]}\nkeys: [a, b]\ntext: |\n  plain\n",
+        ),
+    ],
+)
+def test_a_secret_of_a_file_is_hidden_however_it_is_written(lines, shown):
+    """As a block, behind a sign of YAML, with quotes in its quotes; and what is none stays."""
+    assert hidden.NAME.sub("hidden-########", hidden.text(lines)) == shown
+
+
+def test_a_text_of_many_addresses_is_searched_in_no_time():
+    """It may be what a host says, or a stranger's experiment."""
+    begin = time.process_time()
+    hidden.text("x://" * 50_000 + "-" * 100_000)
+    assert len(str(UserError("x://" * 5_000_000))) < 30_000
+    assert time.process_time() - begin < 20

@@ -508,6 +508,7 @@ JSONS = {
     "less than nothing": stacked([0], -1),
     "no number": b'{"status": "ok", "block": 1, "started": NaN, "ended": 1e999}',
     "another block": b'{"status": "ok", "block": 7, "host": "../../.."}',
+    "a long host": b'{"status": "ok", "block": 7, "host": "' + b"x://" * 200_000 + b'"}',
 }
 OTHERS = {
     "endless": b"x" * ENDLESS,
@@ -585,6 +586,16 @@ def unharmed_tidy(run, capfd):
     shown = said + "".join(capfd.readouterr())
     assert not [letter for letter in shown if not letter.isprintable() and letter != "\n"]
     assert not (run.parent.parent / "outside").exists()
+
+
+@pytest.mark.parametrize("lie", [{"variant": "zzz"}, {"rss_limit": "x"}, {"rss_limit": 1e999}])
+def test_a_window_is_of_a_variant_and_has_numbers(lie, tmp_path):
+    """What tidy lets pass, comparison and report take for true."""
+    run = RUNS["tsbs"](tmp_path / "results/r")
+    window = {"event": "window", "block": 1, "variant": "baseline", "life": 1, "elapsed_s": 1, "rss_bytes": 1} | lie
+    (run / "raw/host1/events.jsonl").write_text(json.dumps(window, separators=(",", ":")) + "\n")
+    with pytest.raises(UserError, match="events"):
+        synthetic.tidied(run)
 
 
 COUNTS = {name: f"rate,operation,time,value_ns,count\n5,query,response,{row}\n".encode() for name, row in (

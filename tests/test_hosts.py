@@ -241,6 +241,16 @@ class TestFleet:
         assert compare.pairs({"a": {"x": 1}, "b": {"x": 2}}) == []
 
 
+def test_a_shift_is_over_hosts_as_the_change_beside_it_is(tmp_path):
+    """Three hosts that differ by more than their blocks do: neither interval leaves zero, as both would over blocks."""
+    run = analysed(fleets.write(tmp_path, {E2: fleets.service(0.96, 1.06, 1.07)}))
+    rows = json.loads((run / "stats/comparison.json").read_text())["rows"]
+    (row,) = [row for row in rows if (row["metric"], row["query_type"]) == ("duel_typical_ms", "cpu-max-all-1")]
+    assert row["over_hosts"]
+    assert row["lo_pct"] < 0 < row["hi_pct"]
+    assert row["shift"]["lo"] < 0 < row["shift"]["hi"]
+
+
 def test_hosts_with_one_block_each_are_as_many_as_they_are(tmp_path):
     """Differences between hosts cannot be told from those between blocks; the rows have three hosts."""
     run = analysed(fleets.write(tmp_path, {E2: fleets.service(1.05, 1.06, 1.04)}, replace(fleets.SPEC, blocks=1)))

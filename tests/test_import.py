@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from plots import imported, plot_load
+from plots.charts.curves import by_block, median_curve
 from tsduel.core.errors import UserError
 from tsduel.workloads.tsbs.logs import read_log
 
@@ -254,6 +255,12 @@ WRONG = {
         sub(r"^(process_cpu_seconds_total \d+)\.", r"\1,"),
         r":\d+: process_cpu_seconds_total is '\d+,\d+', not a number",
     ),
+    "no number in /metrics": (
+        sub(r"^(process_cpu_seconds_total) .*", r"\1 NaN"), r":\d+: process_cpu_seconds_total is 'NaN', not a number",
+    ),
+    "two points in a number": (
+        sub(r"(?<=mean: )( +)(\d+)\.", r"\1\2.1."), r":\d+: no line 'min: ... mean: ... count:'",
+    ),
     "decimal commas in a query": (
         sub(r"(?<=mean: )( +\d+)\.", r"\1,"), r":\d+: no line 'min: ... mean: ... count:'",
     ),
@@ -323,6 +330,16 @@ def test_plot_load_of_four_lines_a_second(tmp_path):
     path.write_text("\n".join(["time,per. metric/s,metric total,overall metric/s,-,-,-", *lines]) + "\n")
     load, _ = plot_load.read_load(path, plot_load.read_lines(path))
     assert list(plot_load.curves({"load": load})["elapsed_s"]) == [0.25 * n for n in range(1, 11)]
+
+
+def test_plot_load_of_a_clock_that_stepped(tmp_path):
+    """From 1970 to 2025: a curve of years has no more points than a picture has."""
+    lines = [f"{clock},1000,{total},1000,-,-,-" for total, clock in enumerate([1, 2, 3, 1_749_513_600])]
+    path = tmp_path / "load.csv"
+    path.write_text("\n".join(["time,per. metric/s,metric total,overall metric/s,-,-,-", *lines]) + "\n")
+    load, _ = plot_load.read_load(path, plot_load.read_lines(path))
+    (curve,) = by_block(plot_load.curves({"load": load}), "load")
+    assert len(median_curve([curve])[0]) <= 5002
 
 
 def test_plot_load_of_one_csv_without_a_summary(tmp_path, monkeypatch, capsys):

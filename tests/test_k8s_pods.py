@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import plans
@@ -172,3 +173,23 @@ def test_reap_takes_what_is_over_and_nothing_that_runs():
         now,
     )
     assert found == {"b": "its Job has ended (R)", "d": "past its deadline"}
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_what_is_given_back_is_gone_or_named(tmp_path, monkeypatch, stays):
+    """Not only asked for: a deletion that has no effect is an error."""
+    jobs = {"j": {"metadata": {"name": "j"}}}
+
+    def ask(_, method, path, *_body, **_query):
+        if method == "DELETE" and not stays:
+            del jobs[path.removeprefix(f"{cluster.JOBS}/")]
+        return {"items": [*jobs.values()] if path == cluster.JOBS else []}
+
+    monkeypatch.setattr(cluster.Cluster, "ask", ask)
+    monkeypatch.setattr(pods, "GONE_S", 0)
+    monkeypatch.setattr(pods, "PAUSE_S", 0)
+    plans.write(tmp_path / "r", place=made())
+    left = pytest.raises(UserError, match=r"this is left of .*: job/j$") if stays else contextlib.nullcontext()
+    with left:
+        pods.give_back(tmp_path / "r", made())
+    assert bool(jobs) == stays

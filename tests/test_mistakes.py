@@ -63,6 +63,12 @@ MISTAKES = {
     # Values of knobs.
     "make plan BLOCKS=ten": "BLOCKS: design.blocks: input should be a valid integer (it is 'ten')",
     "make plan BLOCKS=0": "BLOCKS: design.blocks: input should be greater than or equal to 1 (it is 0)",
+    "make plan BLOCKS=010": "BLOCKS: YAML reads 010 in base 8 or 60; write the number without leading zeros or colons",
+    "make plan SET=design.seed=9223372036854775808": "design.seed: input should be less than 9223372036854775808",
+    "make plan SET=watchdog.block_s=9999999999": "watchdog.block_s: input should be less than or equal to 31622400",
+    "make plan CANDIDATE=path:~Nobody": "~Nobody",
+    "make plan SET=kind=[tsbs]": "kind: ['tsbs'] is not known; allowed: tsbs, gobench",
+    f"make plan EXPERIMENT={'x' * 300}": "File name too long",
     "make plan BLOCKS=7.5": "BLOCKS: design.blocks: input should be a valid integer",
     "make plan TSBS_SCALE=0": "TSBS_SCALE: workload.scale: input should be greater than or equal to 1",
     "make plan TSBS_SCALE=many": "TSBS_SCALE: workload.scale: input should be a valid integer (it is 'many')",

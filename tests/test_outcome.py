@@ -32,6 +32,8 @@ def document(*verdicts, failed=0, **more):
         (document("failed", failed=1), "", True, 4),
         (document("inconclusive: environment"), "", False, 5),
         (document("inconclusive: environment"), "", True, 0),
+        (document("inconclusive: environment", "regression"), "regression", False, 5),
+        (document("regression", aa={"passed": False}), "regression", False, 5),
         (document("inconclusive", aa={"passed": False}), "", False, 5),
         (document("inconclusive", aa={"passed": True}), "", False, 0),
     ],

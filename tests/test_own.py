@@ -15,13 +15,14 @@ import pytest
 import synthetic
 
 from tests import owndump, plans
+from tsduel.core import bounded
 from tsduel.core.errors import UserError
 from tsduel.core.sections import QuerySettings, Shape, WorkloadAsked
 from tsduel.core.tsbs import Queries
 from tsduel.doctor import queries
 from tsduel.question import read
 from tsduel.targets import databases
-from tsduel.workloads.own import agent, dump, expression, requests
+from tsduel.workloads.own import agent, dump, expression, grafana, requests
 from tsduel.workloads.own import asked as own
 from tsduel.workloads.tsbs import own_types
 
@@ -355,6 +356,33 @@ def test_an_experiment_names_the_users_queries_as_its_types():
         read.validate({"name": "x", "mixed": {"ingest": 1000}}, "x.yml")
 
 
+def test_rules_that_ask_too_often_for_so_long_are_refused(tmp_path):
+    """As the same rate is, where it is typed."""
+    path = tmp_path / "r.yml"
+    path.write_text("groups:\n- {name: a, interval: 10ms, rules: [{alert: A, expr: cpu_usage_user}]}\n")
+    mixed = {"ingest": 1000, "seconds": 200_000}
+    with pytest.raises(UserError, match=r"mixed, with the rate of queries\.rules: .*20,000,000 queries in one phase"):
+        read.validate({"name": "x", "queries": {"rules": str(path)}, "mixed": mixed}, "x.yml")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (r"(((((((\w+)+)+)+)+)+)+)!", "the regex of the variable v would take over"),
+        ("a{9999999999}", ("host", ())),
+        ("(" * 5000 + ")" * 5000, ("host", ())),
+    ],
+)
+def test_a_pattern_of_a_dashboard_has_an_end(pattern, found, monkeypatch):
+    """Grafana runs it in another language, which takes no longer than the text is long."""
+    monkeypatch.setattr(bounded, "SECONDS", 1)
+    if isinstance(found, str):
+        with pytest.raises(UserError, match=found):
+            grafana._parts("v", "host", pattern, [f"host_{number}_of_a_long_name" for number in range(99)])
+    else:
+        assert grafana._parts("v", "host", pattern, ["host_1"]) == found
+
+
 def test_types_of_tsbs_and_own_queries_exclude_each_other():
     """So do two databases with one language's queries, and a file that is not there."""
     path = str(OWN / "dashboard.yml")
@@ -465,6 +493,10 @@ NOW_MS = time.time() * 1000
         ({}, VM, {"flags": ["-retentionPeriod=100y"]}, []),
         ({}, "influxdb", {}, ["workload.file: influxdb does not take lines of the format json; allowed: influx"]),
         ({}, "victoriametrics-cluster", {}, ["does not take lines of the format json; allowed: influx"]),
+        ({"format": "influx", "precision": ("ms", "s")}, "influxdb", {},
+         ["its times are in ms and s, and influxdb takes one unit"]),
+        ({"format": "influx", "precision": ("ms", "s")}, VM, {}, []),
+        ({"format": "influx", "numberless": 2}, "influxdb", {}, ["2 values like NaN, which influxdb does not take"]),
         ({"format": "influx"}, "prometheus", {}, ["prometheus does not take lines of the format influx; allowed: "]),
         ({}, VM, {"against": ["hosts"], "own_queries": False}, ["leave out hosts", QUERIES_TOO]),
         ({"path": dump.SHAPE}, VM, {"own_queries": False},

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from asking import FAKES, written
 
+from tsduel.core import bounded
 from tsduel.core.errors import UserError
 from tsduel.core.rundir import Run
 from tsduel.plan import resolve
@@ -54,10 +55,16 @@ def test_one_dose_alone_and_texts_without_parameters():
         ("{{ rulez }}", "'rulez' is undefined; parameters are rules"),
         ("{% for %}", r"variants\.baseline\.flags\.0: .*; parameters are rules"),
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ rules | dictsort }}", r"flags\.0: .*; parameters are rules"),
+        ("{{ '%(x)s' % {} }}", r"flags\.0: 'x'; parameters are rules"),
+        ("{{ 10 ** (10 ** 9) }}", "an exponent is 64 at most, and not 1000000000"),
+        ("{{ 'x' * 20000000000 }}", r"flags\.0: the template would take over 1 s or 1 GiB; write it simpler"),
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "would take over .* s or"),
     ],
 )
-def test_a_text_that_cannot_be_filled_is_refused(text, sentence):
+def test_a_text_that_cannot_be_filled_is_refused(text, sentence, monkeypatch):
     """With its place in the experiment and the parameters that there are."""
+    monkeypatch.setattr(bounded, "SECONDS", 1)
     one = side(flags=[text])
     with pytest.raises(UserError, match=sentence):
         read.expand(written(variants={"baseline": one, "candidate": one}, parameters={"rules": 1}), "x.yml")

@@ -196,6 +196,10 @@ def test_commits_between_two_revisions_touch_the_packages(tmp_path, monkeypatch)
         assert [one.subject for one in found.commits] == touched
         assert not found.why
     assert [c.taken_back for c in changes.between(PROGRAM, other, one).commits] == [True] * 4
+    made.write("lib/storage/a.go", "package y\n")
+    odd = made.commit_all("one\u2028two\x1fthree\rfour")  # ends of lines to Python, and none to git
+    (found,) = changes.between(PROGRAM, other, other.model_copy(update={"revision": odd})).commits
+    assert found.subject == "one\u2028two\x1fthree\rfour"
     unknown = other.model_copy(update={"revision": "d" * 40})
     assert "does not know both revisions" in changes.between(PROGRAM, one, unknown).why
     assert "no sources" in changes.between(PROGRAM, one, component(source="binary", path="/x")).why

@@ -351,6 +351,20 @@ def test_a_greeting_in_another_encoding(monkeypatch):
     assert host.run("true").stdout.splitlines()[-1] == "boot=1"
 
 
+def test_a_run_takes_no_blocks_of_an_earlier_one_of_its_name(link):
+    """A run that was removed at home, or a colleague's with the same login; one without blocks is in nobody's way."""
+    ours = link()
+    there = Path(ours.there)
+    assert ansible._needs_build(ours)
+    (there / "raw").mkdir()
+    assert ansible._needs_build(ours)
+    (there / "plan/experiment.json").write_text("{}")
+    with pytest.raises(UserError, match=rf"another run of the name home has left its blocks in {there}: begin a run"):
+        ansible._needs_build(ours)
+    (there / "raw").rmdir()
+    assert ansible._needs_build(ours)
+
+
 class TestAttendant:
     """A detached run with a fake database, and the real attendant."""
 

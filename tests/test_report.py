@@ -371,7 +371,8 @@ def test_a_section_is_in_the_report_once_a_module_has_it(tmp_path, monkeypatch):
             numbers.change,
             {8.1234: "+8.1", -0.04: "0.0", 142.3: "+142", 99.97: "+100", 9340.2: "+9,340", -12.35: "-12.3"},
         ),
-        (numbers.probability, {1: "1", 0.0497: "0.05", 0.001953125: "0.002", 0.00023: "0.0002", 7e-06: "<0.0001"}),
+        (numbers.probability, {0.0497: "0.05", 0.0503: "0.0503", 0.050003: "0.050003"}),
+        (numbers.probability, {1: "1", 0.001953125: "0.002", 0.00023: "0.0002", 7e-06: "<0.0001"}),
     ],
 )  # fmt: skip
 def test_numbers(printer, values):
@@ -436,6 +437,8 @@ SCREEN = {"verdict": "inconclusive (n < 6)"}
 DECIDES = "9.0 % faster block by block, which decides"
 BETTER = {"verdict": "improvement", "clear": True, "change_pct": -9.0, "lo_pct": -12.0, "hi_pct": -6.0}
 SAME = {"verdict": "equivalent"}
+P, BELOW = "adjusted p 0.002", "real, but below the 0.2 % that matter"
+COUNTED = {"threshold_pct": 0.2, "change_pct": 0.24, "lo_pct": 0.21, "hi_pct": 0.27}
 LOW = "real, but its estimate is below the 2 % that matter, its interval is not"
 FOUND = "2.0 % slower (95 % CI 1.8 to 2.2 %, adjusted p {} blocks)"
 UNSURE = "2.0 % slower, not confirmed (95 % CI 0.3 to 3.8 %, adjusted p 0.055, 10 blocks)"
@@ -454,6 +457,18 @@ NEVER = {"verdict": "not comparable", "warnings": "not comparable: candidate nev
         (
             {"verdict": "negligible", "blocks": 9, "p_adj": 0.5},
             f"{FOUND.format('0.5, 9')}: real, but below the 2 % that matter (negligible)",
+        ),
+        (
+            {"lo_pct": 0.0027},
+            "2.0 % slower (95 % CI 0.003 to 2.2 %, adjusted p 0.002, 10 blocks): regression",
+        ),
+        (
+            COUNTED | {"verdict": "regression"},
+            "0.24 % slower (95 % CI 0.21 to 0.27 %, adjusted p 0.002, 10 blocks): regression",
+        ),
+        (
+            COUNTED | {"verdict": "negligible", "change_pct": 0.004, "lo_pct": 0.002, "hi_pct": 0.06},
+            f"0.004 % slower (95 % CI 0.002 to 0.060 %, {P}, 10 blocks): {BELOW} (negligible)",
         ),
         (
             {"verdict": "negligible", "warnings": f"x; {WIDE}"},
@@ -614,7 +629,9 @@ def test_many_variants_share_a_matrix(tmp_path, capsys):
     rows = re.findall(r"^\| (\S+) +\| +(\S+ \S+)", above, re.MULTILINE)
     assert [name for name, _ in rows[-4:]] == ["v1.133.0", "master", "v1.9.1", "d3"]
     assert [cell[-1] for _, cell in rows[-4:]][:2] == ["✗", "✓"]
-    assert "**✗ worse** in something: v1.133.0; **✓ better** in something, worse in nothing: master" in above
+    assert (
+        "**✗ worse** in something: v1.133.0; **✓ better** in something, shown to be worse in nothing: master" in above
+    )
     assert "0123456789ab" not in above
     assert above.count("**Answer.**") == 1
     assert text(run).count("| Bytes on disk  ") == len(variants) - 1
@@ -628,6 +645,17 @@ def test_many_variants_share_a_matrix(tmp_path, capsys):
         row for row in document["rows"] if (row["candidate"], row["metric"]) == ("d1", "duel_total_ms")
     ).update(verdict="regression"))  # fmt: skip
     assert "**✗ worse** in something: v1.133.0, master" in comment.main(run)
+
+    def spoil(document):
+        for row in document["rows"]:
+            if row["candidate"] == "d2":
+                row["verdict"] = "failed"
+            if row["candidate"] == "d3":
+                row.update(baseline_median=None, candidate_median=None, verdict="inconclusive (n < 6)")
+
+    edit_json(run, "stats/comparison.json", spoil)
+    said = comment.main(run)
+    assert "✗ a check failed: v1.9.1; **✗ worse** in something: v1.133.0, master; ? nothing was measured: d3." in said
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)

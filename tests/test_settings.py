@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import plans
 import pytest
 import simulate
 import sweeps
@@ -15,6 +16,7 @@ import yaml
 from asking import FAKES, written
 from gitrepo import Repository
 from listening import free_port
+from renting import named
 from reports import drawing, reported
 
 from plots import comment, listing
@@ -269,6 +271,13 @@ class TestRuns:
         assert (directory.with_name("s-01") / "plan/experiment.json").stat().st_mtime_ns == before
         assert len(studies.runs(directory)) == 3
 
+    def test_its_rented_machine_keeps_its_name_if_the_plan_was_killed(self, tmp_path):
+        """A name is drawn; the runs that were planned before have it already."""
+        plans.write(tmp_path / "s-01", place=named("first"))
+        places = [named("second"), named("other"), named("second"), None]
+        found = studies._as_planned(tmp_path / "s", ["s-01", "s-02", "s-03", "s-04"], places)
+        assert [place and place.name for place in found] == ["first", "other", "first", None]
+
     def test_it_is_listed_with_its_runs(self, begun):
         """A line for the study, and one for each run."""
         directory = begun(SCALES)
@@ -402,6 +411,23 @@ class TestReport:
         assert "What it costs" not in text  # no machine is rented
         assert (study / "plots/scaling.svg").stat().st_size > 5000
         assert text.count("| scale=1000 ") >= 2
+
+    def test_what_got_worse_below_a_mean_is_in_the_answer(self, study, tmp_path):
+        """FAIL_ON=regression sees it, too."""
+        for path in study.parent.iterdir():
+            shutil.copytree(path, tmp_path / path.name)
+        own = tmp_path / study.name / "stats/comparison.json"
+        document = json.loads(own.read_text())
+        (row,) = (
+            row for row in document["rows"]
+            if (row["setting"], row["metric"], row["query_type"]) == ("scale=100", "duel_typical_ms", "cpu-max-all-1")
+        )  # fmt: skip
+        row.update(verdict=REGRESSION, change_pct=20.0)
+        own.write_text(json.dumps(document))
+        page.main(tmp_path / study.name)
+        assert (
+            "Below the means: scale=100: Query time, all types: 1 of 2 worse, largest cpu-max-all-1 (+20.0 %)."
+        ) in (tmp_path / study.name / "report.md").read_text()
 
     def test_a_run_without_a_result_is_named(self, study, tmp_path):
         """The others are compared all the same."""

@@ -99,6 +99,10 @@ def test_what_is_not_judged_is_named_beside_what_is(tmp_path):
     assert lines[0].startswith("**v2 is not judged**: it was sampled for 0.90 hours, and in less than 4 hours ")
     assert lines[1].startswith("v1: memory grows by ")
     assert len(lines) == 2
+    table = pd.concat([table, windows(1, 1e6, variant="third", seed=3)])
+    (tmp_path / soak.FILE).write_text(json.dumps([asdict(slope) for slope in soak.slopes(table)]))
+    source = SimpleNamespace(run=SimpleNamespace(path=tmp_path), labels=labels | {"third": "v3"}, baseline="baseline")
+    assert section.sentences(source)[0].startswith("**v2 and v3 are not judged**: one was sampled for 0.90 hours")
 
 
 def test_what_does_not_grow_is_not_said_to_grow_less(tmp_path):

@@ -178,6 +178,15 @@ def test_path_sees_local_changes_and_leaves_the_checkout_alone(repository):
     assert sorted((repository.path / ".git").rglob("*")) == objects
 
 
+def test_a_terminal_obeys_no_name_of_a_checkouts_files(repository, capsys):
+    """As that of a submodule which a pull request has added."""
+    repository.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},a\x1b[2Jb")
+    resolve("path", path=str(repository.path))
+    said = capsys.readouterr().err
+    assert "the submodule a" in said
+    assert "\x1b" not in said
+
+
 def test_path_must_be_the_top_of_a_checkout(repository, tmp_path):
     """A directory without git, a directory inside a checkout and a missing one are refused."""
     inside = repository.write("deep/file", "x").parent

@@ -100,6 +100,15 @@ func TestEverySittingHasItsShareAndItsOrders(t *testing.T) {
 	if got := strings.Join(started, ""); got != "cbbc"+"cbbcbccb" { // two loads, then four sittings
 		t.Error(got)
 	}
+	var read []string
+	for _, c := range b.Checks {
+		if c.Check == "exchanges_empty" {
+			read = append(read, c.Variant[:1])
+		}
+	}
+	if got := strings.Join(read, ""); got != "bcbc"+"cbcb"+"bcbc"+"cbcb" { // two types in each sitting
+		t.Error(got)
+	}
 	if n := b.Duel.Counters["candidate"]["rows_read"]; n < 72 {
 		t.Errorf("%v rows", n)
 	}

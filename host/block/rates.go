@@ -166,10 +166,8 @@ func (r *rates) ladder(ctx context.Context) error {
 			first = before
 		}
 		last = after
-		stream := phase.Streams[0]
 		phase.Rate = rate
-		phase.Held = phase.Void == "" && stream.Failed+stream.Unstarted == 0 &&
-			float64(stream.ResponseNS[c.Percentile]) <= c.WithinMS*1e6
+		phase.Held = held(c, phase)
 		r.record.Phases = append(r.record.Phases, *phase)
 		if missed++; phase.Held {
 			missed = 0
@@ -179,6 +177,13 @@ func (r *rates) ladder(ctx context.Context) error {
 		}
 	}
 	return r.hasData(first, last)
+}
+
+// held says whether a rung was held: all was answered, in time, and response times are within the bound.
+func held(c *record.Capacity, phase *record.RatePhase) bool {
+	stream := phase.Streams[0]
+	return phase.Void == "" && stream.Failed+stream.Unstarted == 0 &&
+		float64(stream.ResponseNS[c.Percentile]) <= c.WithinMS*1e6
 }
 
 // hasData checks that all answers have data, and that the queries read some.

@@ -71,3 +71,33 @@ func TestAtRates(t *testing.T) {
 		}
 	}
 }
+
+// The time from the intended start counts, and not that from when a connection was free.
+func TestARungIsHeldByItsResponseTimesAndByAllOfItsOperations(t *testing.T) {
+	for want, change := range map[bool][]func(*record.RatePhase){true: {func(*record.RatePhase) {}}, false: {
+		func(p *record.RatePhase) { p.Streams[0].ResponseNS["p99"] = 5_100_000 },
+		func(p *record.RatePhase) { p.Streams[0].Failed = 1 },
+		func(p *record.RatePhase) { p.Streams[0].Unstarted = 1 },
+		func(p *record.RatePhase) { p.Void = "the client does not keep this rate" },
+	}} {
+		for i, do := range change {
+			phase := &record.RatePhase{Streams: []record.RateStream{{
+				ResponseNS: map[string]int64{"p50": 9_000_000, "p99": 4_900_000}, ServiceNS: map[string]int64{"p99": 2_000_000}}}}
+			do(phase)
+			if held(&record.Capacity{Percentile: "p99", WithinMS: 5}, phase) != want {
+				t.Errorf("%d is not %t", i, want)
+			}
+		}
+	}
+}
+
+func TestALadderEndsAfterTwoRungsThatAreNotHeld(t *testing.T) {
+	spec := fakes(t)
+	spec.Plan.Queries.Solo = false
+	spec.Plan.Capacity = &record.Capacity{Ladder: []float64{20, 30, 40}, Percentile: "p99", WithinMS: 1e-6, Rates: record.Rates{
+		Seconds: 0.3, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 60_000, LatePct: 90}}
+	b := run(t, spec)
+	if rungs := b.Capacity["baseline"].Phases; len(rungs) != missedInARow || rungs[0].Held || rungs[1].Held {
+		t.Errorf("%+v", rungs)
+	}
+}

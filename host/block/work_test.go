@@ -86,3 +86,18 @@ func TestWorkIsUnknownIfOneSittingOfSeveralHasNotCounted(t *testing.T) {
 		}
 	}
 }
+
+// The queries that prime the caches are others than those that are counted, and what reading costs is in no figure.
+func TestWhatIsCountedWasNotAskedBefore(t *testing.T) {
+	f := duels(t)
+	f.Plan.Duel.Work, f.Plan.Queries.Types = "all", []record.QueryType{{Name: types[0]}}
+	f.Calibration.Reading = map[string]map[string]float64{"baseline": {"rows_read": 5}}
+	b := fight(t, f)
+	if got, want := asked(t, f, "baseline"), slices.Concat(numbers("t", 120, primed), numbers("t", 80, 40)); !slices.Equal(got, want) {
+		t.Errorf("asked %v, and not %v", got, want)
+	}
+	of := b.Duel.Types[0].Counters
+	if of["candidate"]["rows_read"]-of["baseline"]["rows_read"] != 5 || of["candidate"]["rows_read"] < 40 {
+		t.Errorf("counted %v", of)
+	}
+}

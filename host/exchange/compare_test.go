@@ -133,3 +133,17 @@ func TestAnswersOfDifferentDatabasesAreComparedAsFarAsTheyAgree(t *testing.T) {
 		}
 	}
 }
+
+// Also if its series are equal: half of the data may be missing.
+func TestAPartialAnswerAnotherKindAndASeriesTwiceAreNotTheSame(t *testing.T) {
+	plain, whole := Reading{Answers: "prometheus"}, string(matrixOf("h=1 60:1"))
+	for other, want := range map[string]string{
+		strings.Replace(whole, `"success",`, `"success","isPartial":true,`, 1): "partial: true",
+		strings.Replace(whole, `"matrix"`, `"vector"`, 1):                      "the other vector",
+		string(matrixOf("h=1 60:1; h=1 60:1")):                                 "series {h=\"1\"} twice",
+	} {
+		if got := differing("", plain, plain, []byte(whole), []byte(other)); !strings.Contains(got, want) {
+			t.Errorf("%q is not %q", got, want)
+		}
+	}
+}

@@ -110,7 +110,8 @@ func TestEachOperationGoesToEverySideInBalancedOrder(t *testing.T) {
 		})
 		side.Used = func() (Used, error) {
 			read = append(read, name)
-			return Used{CPU: int64(len(read))}, nil
+			n := int64(len(read)) * map[string]int64{"B": 1, "C": 10}[name]
+			return Used{CPU: n, Instructions: 100 * n}, nil
 		}
 		return side
 	}
@@ -128,6 +129,10 @@ func TestEachOperationGoesToEverySideInBalancedOrder(t *testing.T) {
 			Ask: c.first, Read: c.first})
 		if strings.Join(asked, " ") != c.asked || strings.Join(read, " ") != c.read {
 			t.Errorf("asked %s, read %s", asked, read)
+		}
+		// Each side is read two readings later again.
+		if b, c := result.Sides[0].Used, result.Sides[1].Used; b != (Used{2, 200}) || c != (Used{20, 2000}) {
+			t.Errorf("%+v, %+v", b, c)
 		}
 		var orders []string
 		for k, e := range result.Exchanges {

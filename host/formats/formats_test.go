@@ -275,3 +275,13 @@ func TestSamplesOfTheFirstLinesAreCounted(t *testing.T) {
 		}
 	}
 }
+
+func TestTheUnitOfATimeIsToldByItsSize(t *testing.T) {
+	for at, unit := range map[string]string{"1749513600": "s", "1749513600000": "ms", "1749513600000000": "u",
+		"1749513600000000000": "ns"} {
+		all, sink := seen(t, "influx", "m f=1 "+at)
+		if !slices.Equal(all, []string{"m.f 1749513600000"}) || !slices.Equal(sink.Precisions.Names(), []string{unit}) {
+			t.Errorf("%s: %q in %q", at, all, sink.Precisions.Names())
+		}
+	}
+}

@@ -516,3 +516,25 @@ func TestProfiles(t *testing.T) {
 		t.Error("a row of one side was profiled")
 	}
 }
+
+func TestASecretThatABenchmarkPrintsIsMasked(t *testing.T) {
+	cache, dir := t.TempDir(), t.TempDir()
+	must(t, os.Mkdir(filepath.Join(cache, "secrets"), 0o700))
+	must(t, os.WriteFile(filepath.Join(cache, "secrets/hidden-0000000a"), []byte("pl4nt3d-secret"), 0o600))
+	plan := &record.Plan{GoBench: &record.GoBench{}, Variants: []record.Variant{{Name: "a",
+		Components: []record.Component{{Env: map[string]string{"KEY": "hidden-0000000a"}}}}}}
+	hidden, err := plan.Reveal(cache)
+	must(t, err)
+	s, err := open(&record.Spec{Plan: plan, Builds: &record.Builds{}, Hidden: hidden, Scratch: t.TempDir()}, "a", dir)
+	must(t, err)
+	for _, file := range []*os.File{s.stdout, s.stderr} {
+		_, err := file.WriteString("the key is pl4nt3d-secret")
+		must(t, err)
+	}
+	must(t, s.close())
+	for _, name := range []string{"bench.txt", "bench.stderr"} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != "the key is hidden-0000000" {
+			t.Errorf("%q, %v", text, err)
+		}
+	}
+}

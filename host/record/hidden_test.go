@@ -33,7 +33,7 @@ func TestRevealAndMask(t *testing.T) {
 		t.Errorf("revealed: %q", got)
 	}
 	log := filepath.Join(t.TempDir(), "log")
-	text := `a pl4nt3d "so" b pl4nt3d \"so\" c 12345678` // a number cannot be told from a result
+	text := `a pl4nt3d "so" b pl4nt3d \"so\" c 12345678 d pl4nt3d+%22so%22` // a number cannot be told from a result
 	if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestRevealAndMask(t *testing.T) {
 		t.Fatal(err)
 	}
 	masked, err := os.ReadFile(log)
-	if err != nil || string(masked) != `a hidden-00000 b hidden-0000000 c 12345678` {
+	if err != nil || string(masked) != `a hidden-00000 b hidden-0000000 c 12345678 d hidden-0000000b***` {
 		t.Errorf("masked: %q, %v", masked, err)
 	}
 	if err := os.Remove(filepath.Join(cache, "secrets", short)); err != nil {

@@ -28,7 +28,11 @@ func (d *driver) tidyUp() error {
 			return record.Unreadable(d.raw(name), err)
 		}
 	}
-	return readBlocks(d.Raw, d.blocks, d.note)
+	if err := readBlocks(d.Raw, d.blocks, d.note); err != nil || len(d.blocks) > 0 {
+		return err
+	}
+	// What was loaded may be that of a run of this name that is gone: no block of ours has seen it.
+	return record.RemoveTree(filepath.Join(d.Scratch, "data", "whole"))
 }
 
 // readBlocks reads the finished blocks. What cannot be read now, or is another tsduel's, ends the run: a finished block

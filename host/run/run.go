@@ -12,6 +12,8 @@ import (
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/workload"
+
+	"golang.org/x/sys/unix"
 )
 
 // Run runs every block that the plan gives to this host and that is not finished, and returns the exit code
@@ -165,6 +167,9 @@ func (d *driver) leave(ctx context.Context, err error) int {
 		code, status, message = record.ExitFailed, record.Failed, err.Error()
 		if full := d.whyFull(); full != nil {
 			code, message = record.ExitUser, full.Error()
+		} else if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) { // what was half made is removed
+			code, message = record.ExitUser, fmt.Sprintf("%s: free some space; no finished block is lost. To go on: make %s "+
+				"RUN=%s", message, d.Plan.Kind, filepath.Base(d.RunDir))
 		}
 	}
 	if d.locks == nil { // the processes and the events may be another run's

@@ -204,6 +204,26 @@ func TestWhatAPowerCutLeavesIsPutInOrder(t *testing.T) {
 }
 
 // What is finished is never removed because it cannot be read now, or because another tsduel wrote it.
+// The mark has the run's name, and a run of this name may have been killed and removed, with another plan.
+func TestARunWithoutABlockAsksNoDataOfAnEarlierOneOfItsName(t *testing.T) {
+	f := newFixture(t, 1, 0)
+	mark := filepath.Join(f.cache, "scratch", "data", "whole", "r")
+	for _, want := range []bool{false, true} { // the second time it has a block, and its data
+		must(t, os.MkdirAll(mark, 0o755))
+		there := false
+		f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) {
+			_, err := os.Stat(mark)
+			there = err == nil
+			if spec.Row.Block == 1 && !want {
+				return nil, errors.New("it ends here")
+			}
+			return done(spec), nil
+		}
+		f.run(t.Context(), map[bool]int{false: 3, true: 0}[want])
+		failIf(t, there != want, "the mark is there: %t, and not %t", there, want)
+	}
+}
+
 func TestAFinishedBlockThatCannotBeReadStopsTheRun(t *testing.T) {
 	f := newFixture(t, 2, 0)
 	f.run(t.Context(), 0)
@@ -455,6 +475,14 @@ func TestFullDisks(t *testing.T) {
 			f.wantThere(0, 1)
 		})
 	}
+	t.Run("while data are made, which frees what it took", func(t *testing.T) {
+		f := newFixture(t, 1, 0)
+		f.block = func(context.Context, record.Spec) (*record.Block, error) {
+			return nil, fmt.Errorf("writing data.zst: %w", unix.ENOSPC)
+		}
+		wantIn(t, f.run(t.Context(), 2), "writing data.zst: no space left on device: free some space; no finished block is "+
+			"lost. To go on: make tsbs RUN=a [run] 'x'")
+	})
 	t.Run("a version that fills it has failed", func(t *testing.T) {
 		f := newFixture(t, 1, 0)
 		small(t, filepath.Join(f.cache, "scratch"))

@@ -11,6 +11,7 @@ from tsduel.core.wording import number_of
 
 MOST_POINTS = 120
 STEPS_BELOW = 40
+_MOST_STEPS = 5000
 _WINDOWS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _MANY_BLOCKS, _MOST_HINTS = 12, 24
 Curve = tuple[np.ndarray, np.ndarray]
@@ -55,8 +56,9 @@ def median_curve(curves: list[Curve], *, rates: bool = True) -> Curve:
     """
     end = float(np.median([x[-1] for x, _ in curves]))
     steps = np.concatenate([np.diff(x) for x, _ in curves])
-    step = float(np.median(steps)) if len(steps) else end
     first = min(float(np.median([x[0] for x, _ in curves])), end)
+    # A clock that stepped makes a curve of years.
+    step = max(float(np.median(steps)), (end - first) / _MOST_STEPS) if len(steps) else end
     grid = np.arange(first, end, step) if step > 0 else np.array([end])
     grid = np.append(grid[grid < end - step / 4], end)
     values = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan if rates else y[-1]) for x, y in curves])

@@ -54,6 +54,7 @@ class Change:
     ratio: str = ""
     level: str = ""
     mark: str = ""
+    places: int = numbers.DECIMALS
 
     @classmethod
     def of(cls, row: Mapping[str, Any], group: str, name: str, floor: float | None = None) -> Self:
@@ -75,6 +76,7 @@ class Change:
             hint=f"{name}: {' → '.join(sides)} {unit}, {size}, {row['verdict']}", floor=floor, ratio=ratio,
             level="" if level == 95 else f" ({level} %)",  # noqa: PLR2004 - the level of all others
             mark="" if row["verdict"] in {"shown", "inconclusive (n < 6)"} else _MARKS.get(row["verdict"], "?"),
+            places=numbers.places(row),
         )  # fmt: skip
 
 
@@ -226,9 +228,9 @@ def _above(axes: Axes, name: str, figure: str, middle: float) -> None:
 
 
 def _figure(bar: Change) -> str:
-    figure = bar.ratio or numbers.change(bar.change)
+    figure = bar.ratio or numbers.change(bar.change, bar.places)
     if not bar.ratio and bar.low is not None and bar.high is not None:
-        figure = f"{figure} ({numbers.reach(bar.low, bar.high)}){bar.level}"
+        figure = f"{figure} ({numbers.reach(bar.low, bar.high, bar.places)}){bar.level}"
     return f"{bar.mark} {figure}".lstrip()
 
 

@@ -14,6 +14,7 @@ from plots.sections import heading
 from plots.source import Source
 from tsduel.core.metrics import ALL, GEOMEAN, MIX
 from tsduel.plan.forecast.spread import advise
+from tsduel.stats.verdict import ENVIRONMENT
 from tsduel.workloads.checks import FINISHED
 
 LEVELS = (
@@ -68,7 +69,7 @@ def _spreads(comparison: Comparison, source: Source) -> str:
     rows += [row for name in means for t, row in comparison.by_type(name, source.query_types).items() if t != GEOMEAN]
     cells = []
     for row in rows:
-        if row["s_d"] is not None:
+        if row["s_d"] is not None and not row.get("native"):
             # The whole spread if that within blocks is not known.
             between = 100 * row["s_d"] if row["between_pct"] is None else row["between_pct"]
             spreads = (numbers.number(v, 2) for v in (row["within_pct"], row.get("sitting_pct"), between))
@@ -93,8 +94,10 @@ def _advice(row: Row, source: Source) -> str:
         row["threshold_pct"], row["s_d"], within=row["within"], blocks=row["blocks"], block_s=block_s,
         phase_s=types * duel.seconds if duel else block_s,
     )  # fmt: skip
-    if advice is None and decision(row) == NOT_CONFIRMED:
-        return "more blocks: p is adjusted for all metrics"
+    if advice is None and inconclusive:
+        near = "more blocks: its change is near the threshold"
+        of = {NOT_CONFIRMED: "more blocks: p is adjusted for all metrics", ENVIRONMENT: "a quieter machine"}
+        return of.get(decision(row), near if row["p_adj"] is not None else "blocks that have a value of it")
     if advice is None or not inconclusive:
         return "nothing: enough for its threshold"
     shares: dict[str, float] = row.get("shares") or {}

@@ -211,7 +211,8 @@ def _busy_client(source: Source) -> list[str]:
         if {own_cpu, seconds} <= set(table.columns):
             clients.append((f"{what} client", table[own_cpu] / table[seconds], min(cpus, workers)))
     return [
-        f"The {client} used up to {100 * used.max() / budget:.0f} % of {budget:g} CPUs: it may be the bottleneck."
+        f"The {client} used up to {100 * used.max() / budget:.0f} % of {budget:g} CPU{'s' * (budget != 1)}: it may be "
+        "the bottleneck."
         for client, used, budget in clients
         if used.max() > CLIENT_BUDGET * budget
     ]

@@ -87,7 +87,7 @@ class Pair:
     def title(self) -> str:
         """The kind of cost and of work, as plain text."""
         role = f" ({self.role})" if self.source.plan.roles and self.role else ""
-        return f"{_WHAT[self.sample]} of {_OF[self.work]}{role}"
+        return f"{_WHAT.get(self.sample, self.sample)} of {_OF.get(self.work, self.work)}{role}"
 
     @property
     def whole(self) -> Any:
@@ -121,7 +121,7 @@ def section(source: Source, pictures: Pictures) -> str:
         return ""
     missing = table[["variant", "work", "role", "kind", "message"]][table["message"] != ""]
     lines = [
-        f"There is no {kind} profile of {_OF[work]} of {markup.text(source.labels[variant])}"
+        f"There is no {kind} profile of {_OF.get(work, markup.text(work))} of {markup.text(source.labels[variant])}"
         f"{f' ({role})' if source.plan.roles and role else ''}: {markup.text(message)}."
         for variant, work, role, kind, message in missing.itertuples(index=False)
     ]

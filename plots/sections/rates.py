@@ -173,7 +173,7 @@ def _kept(part: AtRates) -> str:
         return ""
     streams = [stream for phase in phases for stream in phase.streams]
     started, late, queued = (sum(getattr(s, name) for s in streams) for name in ("started", "late", "queued"))
-    worst = max(stream.lateness_ns["p999"] for stream in streams) / 1e6
+    worst = max(stream.lateness_ns.get("p999", 0) for stream in streams) / 1e6
     used = max(phase.client_share for phase in phases)
     return (
         f"The client used {100 * used:.0f} % of its CPUs at most. Of {started:,} "

@@ -27,11 +27,12 @@ def sentences(source: Source) -> list[str]:
     if short:
         hours = min(slope.hours for slope in short.values())
         named = " and ".join(dict.fromkeys(_variant(source, slope) for slope in short.values()))
-        what, whose = "No slope is judged", "a variant"
+        what, whose = "No slope is judged", "a variant was"
         if any(slope.variant not in short for slope in slopes):
-            what, whose = f"{named} is not judged", "it"
+            one = len(short) == 1
+            what, whose = f"{named} {'is' if one else 'are'} not judged", "it was" if one else "one was"
         lines.append(
-            f"**{what}**: {whose} was sampled for {numbers.number(hours, 2)} hours, and in less than {LEAST_HOURS:g} "
+            f"**{what}**: {whose} sampled for {numbers.number(hours, 2)} hours, and in less than {LEAST_HOURS:g} "
             "hours caches still fill. These figures are a first look; a longer `mixed.seconds` gives a verdict."
         )
     grown = (slope for slope in slopes if slope.verdict == "grows" and slope.metric != "disk_bytes")

@@ -57,9 +57,9 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
     """Return the metrics of loading in turn and, if the plan has one, the large load of each variant alone."""
     names = [name for name in tables.measured(source, DUEL) if name.startswith("duel_load_")]
     both = markup.paragraphs(
-        "All data went to both versions in batches, in turn. CPU is counted until a server has nothing left to "
-        "do. Of several batches in one turn the first is not timed. System calls are counted before the graceful stop, "
-        "which may write most of the data. Peak memory is that of these loads.",
+        f"All data went to {'both' if len(source.comparisons) == 1 else 'all'} versions in batches, in turn. CPU is "
+        "counted until a server has nothing left to do. Of several batches in one turn the first is not timed. System "
+        "calls are counted before the graceful stop, which may write most of the data. Peak memory is that of these loads.",
         tables.by_metric(source, names),
     )
     alone = source.plan.workload and source.plan.workload.alone
@@ -180,8 +180,8 @@ def queries(source: Source, _: Pictures) -> str:
     if not parts:
         return ""
     note = (
-        "Medians over blocks of what TSBS's own client measured, each variant alone. It keeps no single service times "
-        "and prints steps of 0.01 ms; its rate is workers / mean, so that one of the two is judged."
+        "Estimates over blocks of what TSBS's own client measured, each variant alone. It keeps no single service "
+        "times and prints steps of 0.01 ms; its rate is workers / mean, so that one of the two is judged."
     )
     # A duel shows shifts more precisely.
     times = {name: head.removesuffix(", ms") for name, head in heads.items() if head.endswith(", ms")}

@@ -16,7 +16,12 @@ from tsduel.stats import calibration as calibration_of
 from tsduel.stats.power import FEWEST_BLOCKS
 
 MOST_REASONS = 5
-_DIFFERENT = {"worse": {"regression", "worse", "failed"}, "better": {"improvement", "better"}}
+_GROUPS = (
+    ({"failed"}, "✗ a check failed"),
+    ({"regression", "worse"}, "**✗ worse** in something"),
+    ({"improvement", "better"}, "**✓ better** in something, shown to be worse in nothing"),
+)
+_SHOWN_NOTHING = "neither better nor worse by more than chance and the threshold"
 
 
 def section(source: Source, pictures: Pictures) -> str:
@@ -57,9 +62,10 @@ def stands(source: Source) -> str:
     """Return what the answer stands on: blocks, the day, the CPUs, the data, the answers that were compared."""
     machine, data = dict(sides.machine(source)), source.plan.workload
     samples = f"{numbers.count(data.samples)} samples" if data else ""
-    made, planned = ({side.blocks for side in source.comparisons}, source.plan.design.blocks)
-    few = min(len(side.valid) for side in source.comparisons) < planned
-    blocks = f"{' and '.join(sorted(made))}{f' of {planned}' if few else ''}"
+    planned, few = source.plan.design.blocks, min(len(side.valid) for side in source.comparisons)
+    of = f" of {planned}" if few < planned else ""
+    made = {f"{number_of(len(side.valid), 'block')}{of}{side.on_hosts}" for side in source.comparisons}
+    blocks = " and ".join(sorted(made))
     limits = source.plan.limits.words if source.plan.limits else ""
     held = f"each server held to {limits}" if limits else ""
     cpu = markup.text(machine.get("CPU", ""))
@@ -77,17 +83,15 @@ def matrix(source: Source) -> tuple[list[str], list[list[str]], range]:
 
 def sides_of_all(source: Source) -> str:
     """Return the answer of many variants in a sentence: which of them are worse or better in something."""
+    order = [*(words for _, words in _GROUPS), _SHOWN_NOTHING, "? nothing was measured"]
     groups: dict[str, list[str]] = {}
     for side in source.comparisons:
         verdicts = {row["verdict"] for row in sentences.subjects(side)}
+        none = _SHOWN_NOTHING if verdicts else order[-1]
         verdicts |= {row["verdict"] for row in side.rows} & {"regression", "worse"}
-        verbs = [word for word, of in _DIFFERENT.items() if verdicts & of]
-        groups.setdefault(verbs[0] if verbs else "", []).append(markup.text(side.labels[1]))
-    words = {
-        "worse": "**✗ worse** in something", "better": "**✓ better** in something, worse in nothing",
-        "": "neither better nor worse by more than chance and the threshold",
-    }  # fmt: skip
-    each = "; ".join(f"{text}: {', '.join(groups[word])}" for word, text in words.items() if word in groups)
+        words = next((words for of, words in _GROUPS if verdicts & of), none)
+        groups.setdefault(words, []).append(markup.text(side.labels[1]))
+    each = "; ".join(f"{words}: {', '.join(groups[words])}" for words in order if words in groups)
     first = "".join(f"{said}. " for side in source.comparisons if (said := sentences.before(side)))
     return f"**Answer.** {source.names} over {source.plan.design.blocks} planned blocks. {first}{each}."
 

@@ -11,7 +11,7 @@ from tsduel.bisect.metric import Followed, followed
 from tsduel.bisect.revisions import Line, Revision, named
 from tsduel.core import hidden
 from tsduel.core.errors import UserError
-from tsduel.core.sections import Part
+from tsduel.core.sections import MOST_BLOCKS, Part
 from tsduel.core.wording import allowed
 from tsduel.places import place
 from tsduel.question import knobs
@@ -106,8 +106,10 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     kind, experiment = _kind(environment, passed)
     repo, refs = _sides(own["GOOD"], own["BAD"])
     first, listed = passed.pop("BLOCKS", str(FEWEST_BLOCKS)), passed.pop("VERSIONS", "")
-    if not (first.isdigit() and int(first) >= FEWEST_BLOCKS):
-        raise UserError(f"BLOCKS: the first duel needs at least {FEWEST_BLOCKS}; those of other steps are calculated")
+    if not (first.isdecimal() and FEWEST_BLOCKS <= int(first) <= MOST_BLOCKS):
+        raise UserError(
+            f"BLOCKS: the first duel needs {FEWEST_BLOCKS} to {MOST_BLOCKS}; those of other steps are calculated"
+        )
     # A plain name takes its revisions from the source of the experiment.
     plain = not repo and not own["GOOD"].startswith("module:")
     versions = shlex.join(refs if plain else [named(repo, ref) for ref in refs])

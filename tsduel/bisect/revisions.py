@@ -106,7 +106,7 @@ class Line:
                 f"common commit is {base[: sources.SHOWN] or 'none'}: take that as GOOD"
             )
         log = self._git("log", "--first-parent", "--reverse", f"--format={_FIELDS}", f"{first}..{last}")
-        commits = [line.split("\x1f") for line in log.split("\n")]
+        commits = [line.split("\x1f", 2) for line in log.split("\n")]
         parent = commits[0][1].partition(" ")[0]
         if parent != first:
             raise UserError(

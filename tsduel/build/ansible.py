@@ -1,5 +1,6 @@
 """The third stage: Ansible prepares the machine and builds the programs, here or over SSH, with the same roles."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 from tsduel.build import built, progress
 from tsduel.core import caches, children, codes, files, rundir, runlog, secret_store
 from tsduel.core.errors import UserError
+from tsduel.core.plan import Plan
 from tsduel.core.project import PROJECT
 from tsduel.places import directories, hosts, lock
 from tsduel.places.place import provider_of
@@ -22,6 +24,8 @@ from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
 UNREACHABLE = 4
 # And after Ctrl-C.
 ABORTED = 99
+# Prints the sum of the plan there, if anything was run by it.
+_PLAN = 'cd "$1" 2>/dev/null && [ -e raw ] && sha256sum <plan/experiment.json | cut -d " " -f 1'
 
 
 def main(run_dir: Path) -> int:
@@ -120,7 +124,19 @@ def _needs_build(link: Link) -> bool:
         _say(f"the run goes on on {link.host.name} already: nothing is changed there")
         return False
     lock.refuse_if_taken(link.run_dir, link.kind, link.host, link.there)
+    _refuse_another(link)
     return True
+
+
+def _refuse_another(link: Link) -> None:
+    """Raise if an earlier run of this name has left blocks or data there, which would be taken for this run's."""
+    done = link.host.run("sh", "-s", "--", link.there, text=_PLAN)
+    digest, ours = done.stdout.strip(), (link.run_dir / Plan.FILE).read_bytes()
+    if digest and digest != hashlib.sha256(ours).hexdigest():
+        raise UserError(
+            f"{link.host.name}: another run of the name {link.run_dir.name} has left its blocks in {link.there}: begin "
+            f"a run with another RUN=, or remove that directory"
+        )
 
 
 def compare_builds(run_dir: Path, links: dict[str, Link]) -> None:

@@ -236,7 +236,8 @@ def course(cache: Path, slow: int, commits: int) -> tuple[Path, str, str]:
     """
     directory, branch = repository(cache), f"course-{slow}-of-{commits}"
     file = directory / _SLOW.file
-    _git(directory, "checkout", "--quiet", "-B", branch, "base")
+    (directory / ".git/index.lock").unlink(missing_ok=True)  # of one that was killed between two commits
+    _git(directory, "checkout", "--quiet", "--force", "-B", branch, "base")
     wanted = ""
     for number in range(1, commits + 1):
         counter = f'\nvar planted{number} = metrics.NewCounter(`vm_planted_total{{commit="{number}"}}`)\n'

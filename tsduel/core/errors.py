@@ -3,6 +3,9 @@
 from tsduel.core import hidden
 from tsduel.core.wording import printable
 
+MOST = 20_000
+"""Letters of a sentence: what a host says may have many megabytes."""
+
 
 class UserError(Exception):
     """Wrong input or a wrong environment. The command line prints it without a stack trace, and without secrets.
@@ -11,7 +14,7 @@ class UserError(Exception):
     """
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(hidden.sentence(sentence))
+        super().__init__(hidden.sentence(sentence if len(sentence) <= MOST else f"{sentence[:MOST]} ..."))
 
     def __str__(self) -> str:
         return "\n".join(map(printable, super().__str__().split("\n")))

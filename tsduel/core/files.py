@@ -78,6 +78,14 @@ def content(path: Path, most: int = MOST_BYTES) -> bytes:
     return found
 
 
+def from_home(text: str) -> Path:
+    """Return the path that a user typed, also behind a ~ that the shell has left; one of nobody's home stays."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # ~name/ without the slash
+        return Path(text)
+
+
 def end_of(path: Path, most: int = 1 << 16) -> str:
     """Return the last bytes of a file that somebody else writes, as text."""
     with path.open("rb") as stream:

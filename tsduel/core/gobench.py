@@ -32,7 +32,7 @@ def go_pattern(value: str) -> str:
 def _regular(field: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{field}: {text!r} is no regular expression: {error}") from None
 
 

@@ -16,20 +16,27 @@ _ALWAYS = re.compile(r"passw|passphrase|pwd|secret|credential", re.IGNORECASE)
 _SWITCH = re.compile(r"(true|false|yes|no|on|off|none|null)?", re.IGNORECASE)
 _SMALL = re.compile(r"-?[\d.]{1,5}[a-z%]{0,3}", re.IGNORECASE)
 # What follows a colon is a port, or a password, also one with a slash that is not escaped.
-_USER = r"(?!git@)(?:[^/?#\s'\"]*|[^/?#\s:\['\"]*:(?!\d+(?!\w))[^\s'\"]*)@"
+# Lengths have a bound, or a text of many URLs would be searched to its end from each of them.
+_USER = r"(?!git@)(?:[^/?#\s'\"]{0,1000}|[^/?#\s:\['\"]{0,1000}:(?!\d+(?!\w))[^\s'\"]{0,1000})@"
 _URL_USER = re.compile(rf"(\w://){_USER}")
 _REPOSITORY = re.compile(rf"(?<!\w)(https?://)({_USER})(\S*)")
 _SSH_PASSWORD = re.compile(r"(\w://[^/\s:@]*):[^/\s]*@")
 _FLAG = re.compile(r"(--?[^=\s]+)=(.*)", re.DOTALL)
 # `password: x y` as a line of a file, and `token=x` within one, or behind the ? of a URL.
 _LINE = re.compile(
-    r"""^(?P<head>[ \t-]*(?P<name>[\w.-]+)[ \t]*[:=][ \t]*)"""
-    r"""(?P<value>[^\s"'\[\]{}|>&*#][^\n]*?)(?=[ \t]*(?:[ \t]#[^\n]*)?$)""",
+    r"""^(?P<head>[ \t-]*(?P<name>[\w.][\w.-]*)[ \t]*[:=][ \t]*)(?P<value>[^\s"'#][^\n]*)$""",
     re.MULTILINE,
+)
+_COMMENT = re.compile(r"[ \t]#")
+# `password: |` and, indented deeper, what it is.
+_INDICATOR = re.compile(r"[|>][-+\d]*")
+_BLOCK = re.compile(
+    r"""(?P<head>[ \t-]*)(?P<quote>["']?)(?P<name>[\w.][\w.-]*)(?P=quote)[ \t]*:[ \t]+"""
+    rf"{_INDICATOR.pattern}[ \t]*(?:#.*)?"
 )
 _WITHIN = re.compile(
     r"""(?P<head>(?<![\w.\-/])(?P<name>[\w.-]+)["']?[ \t]*[:=][ \t]*(?:(?:bearer|basic|token)[ \t]+)?)"""
-    r"""(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s,;&"'\[\]{}|>][^\s,;&"'\[\]{}]*)""",
+    r"""(?P<value>"(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'|[^\s,;&"'\[\]{}|>][^\s,;&"'\[\]{}]*)""",
     re.IGNORECASE,
 )
 _SCHEME = re.compile(r"(bearer|basic|token)[ \t]+(?=\S)", re.IGNORECASE)
@@ -152,7 +159,37 @@ def text(words: str) -> str:
             return found[0]
         return f"{found[1]}{f'{login}:{_kept(password)}' if colon else _kept(login)}@"
 
-    return _WITHIN.sub(assigned, _LINE.sub(assigned, _URL_USER.sub(user, words)))
+    return _WITHIN.sub(assigned, _LINE.sub(_lined, _blocks(_URL_USER.sub(user, words))))
+
+
+def _lined(found: re.Match[str]) -> str:
+    """Return a line `name: value # comment`; what looks like more YAML is a value where nothing else can be meant."""
+    whole = found["value"]
+    own = _COMMENT.split(whole, maxsplit=1)[0].rstrip()
+    if own[0] in "[]{}|>&*" and (_INDICATOR.fullmatch(own) or not _ALWAYS.search(found["name"])):
+        return found[0]
+    return found["head"] + value(found["name"], own) + whole[len(own) :]
+
+
+def _blocks(words: str) -> str:
+    """Return a text with names in place of the blocks below lines like `password: |`."""
+    lines, done, at = words.split("\n"), list[str](), 0
+    while at < len(lines):
+        done.append(lines[at])
+        at += 1
+        if begun := _BLOCK.fullmatch(done[-1]):
+            width, first = begun.end("head"), at
+            while at < len(lines) and (not lines[at].strip() or _indent(lines[at]) > width):
+                at += 1
+            block = "\n".join(lines[first:at])
+            if inner := block.strip():
+                block = block.replace(inner, value(begun["name"], inner))
+            done += [block] if first < at else []
+    return "\n".join(done)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def sentence(words: str) -> str:

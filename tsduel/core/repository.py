@@ -25,10 +25,10 @@ def run(command: Sequence[str | Path], *, cwd: Path | None = None) -> subprocess
     words = [str(word) for word in command]
     pipe, none = subprocess.PIPE, subprocess.DEVNULL
     try:
-        return subprocess.run(
-            words, cwd=cwd, stdin=none, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace", check=False,
-            timeout=TIMEOUT_S,
-        )  # fmt: skip
+        done = subprocess.run(words, cwd=cwd, stdin=none, stdout=pipe, stderr=pipe, check=False, timeout=TIMEOUT_S)
+        # Not as text: a carriage return within a subject is no end of a line.
+        out, err = (stream.decode(errors="replace") for stream in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(words, done.returncode, out, err)
     except FileNotFoundError:
         raise UserError(f"{words[0]} is not installed; install it and try again") from None
     except subprocess.TimeoutExpired:

@@ -19,7 +19,7 @@ MOST_OPERATIONS = 10_000_000  # of a phase at a fixed rate
 LEAST_WINDOWS = 12
 
 Percent = Annotated[float, Field(gt=0, le=1000)]
-Seconds = Annotated[int, Field(ge=1)]
+Seconds = Annotated[int, Field(ge=1, le=366 * 86_400)]
 Source = Literal["module", "git", "path", "binary", "url"]
 GoVersion = Annotated[str, Field(pattern=r"^(local|go1\.[0-9]+(\.[0-9]+)?)$")]
 OFF = BeforeValidator(lambda value: "off" if value is False else value)  # YAML reads `off` as false
@@ -111,7 +111,7 @@ class WorkloadAsked(Part):
     end: str = "2025-06-11T00:00:00Z"
     interval: str = "80s"
     data_kind: Literal["regular", "irregular", "high-variance"] = "regular"
-    seed: Annotated[int, Field(ge=1)] = 8428  # 0 would mean "the current time" to TSBS
+    seed: Annotated[int, Field(ge=1, lt=2**63)] = 8428  # 0 would mean "the current time" to TSBS
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     batch_size: Annotated[int, Field(ge=1)] = 10_000
     # Of a cluster: batches and queries go to so many tenants in turn.
@@ -182,7 +182,7 @@ class QuerySettings(Part):
     seconds: Annotated[float, Field(gt=0, le=3600)] = 15.0
     max_count: Annotated[int, Field(ge=20)] = 30_000
     cache: Annotated[Literal["as-loaded", "cold", "warm", "off"], OFF] = "as-loaded"
-    seed: Annotated[int, Field(ge=1)] = 8428
+    seed: Annotated[int, Field(ge=1, lt=2**63)] = 8428
 
 
 class Duel(Part):
@@ -308,7 +308,7 @@ class Design(Part):
     blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] = 8
     warmup_blocks: Annotated[int, Field(ge=0, le=1)] = 1
     spare_blocks: int = Field(ge=0, default_factory=lambda checked: checked.get("blocks", 0) // 4)
-    seed: Annotated[int, Field(ge=0)] = 1
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     max_failed_blocks: Annotated[int, Field(ge=0)] = 2
     load: Literal["solo", "in_turn"] = "solo"
     reload: Literal["every", "once"] = "every"
@@ -333,11 +333,11 @@ class Watchdog(Part):
     """Seconds after which a phase without progress ends, a wait for idleness, and any block (null: none does)."""
 
     health_s: Seconds = 60
-    load_stall_s: Annotated[int, Field(ge=2)] = 20
-    query_stall_s: Annotated[int, Field(ge=2)] = 60
+    load_stall_s: Annotated[Seconds, Field(ge=2)] = 20
+    query_stall_s: Annotated[Seconds, Field(ge=2)] = 60
     stop_s: Seconds = 120
     idle_timeout_s: Seconds = 30
-    block_s: Annotated[int, Field(ge=5)] | None = None
+    block_s: Annotated[Seconds, Field(ge=5)] | None = None
 
 
 class Noise(Part):

@@ -101,6 +101,8 @@ def _subject(environment: Mapping[str, str], *, fast: bool) -> tuple[Subject | N
     except UserError as error:
         # In the fast look the next stage reports it.
         return None, None if fast else Line(ERROR, "experiment", str(error))
+    except Exception as error:  # noqa: BLE001 - of ours, which the next stage says with its place
+        return None, None if fast else Line(ERROR, "experiment", f"a defect of ours: {error!r}", "please report it")
 
 
 def _local(about: Subject, environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:

@@ -6,6 +6,7 @@ It is a run of one small block like any other, so what is refused here is what a
 import json
 import os
 import re
+import secrets
 import shlex
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from tsduel.core.record import DuelType, table
 from tsduel.core.rundir import open_run
 from tsduel.core.wording import last_line, printable
 from tsduel.places import place
+from tsduel.places.ssh.link import Link
 from tsduel.question.experiments import find
 from tsduel.question.read import read_file
 from tsduel.targets import databases
@@ -70,7 +72,8 @@ def check(path: str, environment: Mapping[str, str]) -> tuple[str, bool]:
     # Before the user's words, since not every database takes lines in turn.
     words = [*_load(asked), environment.get("SET", ""), *_SMALL, key, *([] if own_data else [_SCALE])]
     with tempfile.TemporaryDirectory(prefix="tsduel-queries-") as made:
-        run_dir = Path(made) / "results" / "check"
+        # Its blocks stay on a machine of the user's until here is their table.
+        run_dir = Path(made) / "results" / f"check-{secrets.token_hex(4)}"
         run_dir.parent.mkdir()
         if (known := results.home() / "aa").is_dir():
             (run_dir.parent / known.name).symlink_to(known.resolve())
@@ -85,9 +88,12 @@ def check(path: str, environment: Mapping[str, str]) -> tuple[str, bool]:
             "PYTHONPATH": os.fspath(Path(__file__).parents[2]),
         }
         for stage in STAGES:
-            code, sentence = _stage(stage, variables)
+            code, sentence = _stage(stage, run_dir.name, variables)
             if code and not any(run_dir.glob("raw/*/*/block.json")):
                 raise UserError(sentence)
+        if open_run(run_dir).plan.place.kind == "ssh":
+            for link in Link.all(run_dir).values():
+                link.host.run("rm", "-rf", "--", link.there)
         return _table(run_dir)
 
 
@@ -104,9 +110,9 @@ def _load(asked: Mapping[str, Any]) -> list[str]:
     return ["design.load=solo" if any(not target.write_path for target in targets) else "design.load=in_turn"]
 
 
-def _stage(stage: str, variables: Mapping[str, str]) -> tuple[int, str]:
+def _stage(stage: str, run: str, variables: Mapping[str, str]) -> tuple[int, str]:
     lines = list[str]()
-    command = [sys.executable, "-m", "tsduel", stage, "check"]
+    command = [sys.executable, "-m", "tsduel", stage, run]
     code = children.call(command, dict(variables), take=lines.append)
     if codes.interrupted(code):
         raise KeyboardInterrupt

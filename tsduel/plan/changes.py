@@ -73,7 +73,7 @@ def _of_git(program: Program, old: Component, new: Component, packages: Collecti
     done = repository.git("-C", repo, *log, f"{old.revision}...{new.revision}", "--", *paths)
     if done.returncode != 0:
         return Changes(why=f"{repo} does not know both revisions: {last_line(done.stderr)}")
-    lines = (line.split("\t", 3) for line in done.stdout.splitlines())
+    lines = (line.split("\t", 3) for line in done.stdout.split("\n") if line)
     return Changes(commits=tuple(Commit(rev, day, subject, side == "<") for side, rev, day, subject in lines))
 
 

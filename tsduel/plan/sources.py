@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tsduel.core import gobuild, hidden, secret_store
+from tsduel.core import files, gobuild, hidden, secret_store
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
 from tsduel.core.repository import IS_NONE, files_of, git, is_cluster, module_of, run, says, shallow
 from tsduel.core.sections import ComponentAsked
-from tsduel.core.wording import did_you_mean, last_line
+from tsduel.core.wording import did_you_mean, last_line, printable
 from tsduel.targets import databases
 from tsduel.targets.database import Program
 from tsduel.workloads import deployments
@@ -49,7 +49,7 @@ def absolute_location(location: str) -> str:
     location = hidden.repository(location)
     if "://" in location or re.match(r"[^/]+@[^/]+:", location):
         return location
-    return str(Path(location).expanduser().absolute())
+    return str(files.from_home(location).absolute())
 
 
 def _check_ref(ref: str, variant: str) -> None:
@@ -117,7 +117,7 @@ def _remote_revision(repo: str, ref: str, variant: str) -> str:
     if done.returncode != 0:
         reason = last_line(done.stderr)
         raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")
-    revisions = {name: revision for revision, name in (line.split("\t", 1) for line in done.stdout.splitlines())}
+    revisions = {name: revision for revision, name in (line.split("\t", 1) for line in done.stdout.split("\n") if line)}
     # In git's own order; NAME^{} is the commit of an annotated tag.
     full = ("", "refs/tags/", "refs/heads/", "refs/")
     found = {prefix: revisions.get(f"{prefix}{ref}^{{}}") or revisions.get(f"{prefix}{ref}", "") for prefix in full}
@@ -190,7 +190,7 @@ def _path(program: Program, variant: str, asked: ComponentAsked) -> dict[str, st
     _check_workspace(variant, checkout, asked)
     found = files_of(checkout)
     for note in (*found["notes"], *_workspace_elsewhere(checkout, asked)):
-        print(f"variant {variant}: {checkout}: {note}", file=sys.stderr)  # noqa: T201 - beside the plan that is printed
+        print(printable(f"variant {variant}: {checkout}: {note}"), file=sys.stderr)  # noqa: T201 - beside the plan that is printed
     dirty = str(found["changes"])
     label = f"{checkout.name}@{revision[:SHOWN]}" + (f"+{dirty[:8]}" if dirty else "")
     return {"revision": revision, "label": label, "version": label, "dirty": dirty}

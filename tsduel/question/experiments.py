@@ -17,8 +17,11 @@ def find(text: str) -> Path:
     """Return the file of an experiment, from its path, or from the name of an experiment of ours, like `quick`."""
     ours = HOME / text.removeprefix("experiments/")
     named = ours.with_name(f"{ours.name.removesuffix('.yml')}.yml") if ours.name else ours
-    if Path(text).is_file() or "\0" in text or not named.is_file():
-        return Path(text)
+    try:
+        if Path(text).is_file() or "\0" in text or not named.is_file():
+            return Path(text)
+    except OSError as error:
+        raise unreadable(Path(text), error.strerror) from None
     return named.relative_to(Path.cwd()) if named.is_relative_to(Path.cwd()) else named
 
 

@@ -8,10 +8,9 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from tsduel.core import hidden, repository, yamls
+from tsduel.core import files, hidden, repository, yamls
 from tsduel.core.errors import UserError
 from tsduel.core.wording import did_you_mean
 from tsduel.places import place as places
@@ -51,7 +50,7 @@ def with_base(knobs: Mapping[str, str], data: Mapping[str, Any]) -> dict[str, st
     """
     kind, _, path = knobs.get("CANDIDATE", "").partition(":")
     alone = kind == "path" and not {"BASELINE", "VERSIONS", "AA"} & set(knobs)
-    top = Path(path).expanduser()
+    top = files.from_home(path)
     if not alone or not repository.answer(top, "rev-parse", "--show-toplevel"):
         return dict(knobs)
     if (component := role(data, knobs)) and component not in by_role(_sides(data).get("baseline")):
@@ -113,6 +112,8 @@ def _words(text: str, knob: str) -> list[str]:
 def _value(text: str, where: str) -> Any:
     if text == "-":  # a list with nothing in YAML, and stdin here
         return text
+    if re.fullmatch(r"[-+]?(0\d+|\d+(:\d+)+)", text):
+        raise UserError(f"{where}: YAML reads {text} in base 8 or 60; write the number without leading zeros or colons")
     try:
         return yamls.load(text, where)
     except UserError:

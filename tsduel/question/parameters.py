@@ -6,15 +6,30 @@ So a sweep goes over one number (`matrix: {parameters.rules: [32, 100, 300]}`) a
 from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError
+from jinja2 import StrictUndefined
+from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
+from tsduel.core.bounded import bounded
 from tsduel.core.errors import UserError
 
 SECTION = "parameters"
-_TEMPLATES = SandboxedEnvironment(
-    undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
-)
+_MOST_POWER = 64
+
+
+class _Sandbox(SandboxedEnvironment):
+    """Jinja's, with small exponents: a number of a billion digits is made in one instruction."""
+
+    intercepted_binops = frozenset({"**"})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Raise each number to a power."""
+        if abs(right) > _MOST_POWER:
+            raise ValueError(f"an exponent is {_MOST_POWER} at most, and not {right}")
+        return super().call_binop(context, operator, left, right)
+
+
+_TEMPLATES = _Sandbox(undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True)
 
 
 def filled(data: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -33,6 +48,10 @@ def _filled(value: Any, values: Mapping[str, Any], where: str) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return _TEMPLATES.from_string(value).render(values)
-    except (TemplateError, TypeError, ValueError, ArithmeticError) as error:
-        raise UserError(f"{where}: {error}; parameters are {', '.join(values)}") from None
+        with bounded(f"{where}: the template"):
+            return _TEMPLATES.from_string(value).render(values)
+    except UserError:
+        raise
+    except Exception as error:  # noqa: BLE001 - filters and methods of Python raise whatever they like
+        said = str(error) or type(error).__name__
+        raise UserError(f"{where}: {said}; parameters are {', '.join(values)}") from None

@@ -23,6 +23,7 @@ from tsduel.workloads import DEFAULT_KIND, WORKLOADS
 from tsduel.workloads.experiment import Experiment
 
 DEFAULT_EXPERIMENT = "experiments/local.yml"
+_MOST = 4 << 20  # of a file of YAML, also unpacked
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def read(environment: Mapping[str, str]) -> Question:
     origin = path or f"make {wanted}"
     where = f"{origin} with {' '.join(typed)}" if typed else origin
     kind = data.get("kind", DEFAULT_KIND)
-    if wanted and kind in WORKLOADS and kind != wanted:
+    if wanted and isinstance(kind, str) and kind in WORKLOADS and kind != wanted:
         raise UserError(f"{where}: its kind is {kind}: run it with make {kind}")
     settings = expand(data, where, typed, many=environment.get("YES", "").strip() == "1")
     knobs.refuse_without_effect(settings[0].asked, typed)
@@ -75,7 +76,7 @@ def expand(
     plain = {key: value for key, value in data.items() if key != "matrix"}
     kind = data.get("kind", DEFAULT_KIND)
     swept = data.get("matrix") or {}
-    if not swept or kind not in WORKLOADS:
+    if not swept or not isinstance(kind, str) or kind not in WORKLOADS:
         return (Setting("", {}, validate(dict(data), where)),)
     settings = matrix.combinations(swept, where, many=many)
     matrix.refuse_fixed(settings, knobs.fields_set(changes or {}))
@@ -118,7 +119,7 @@ def read_file(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 def _mapping(path: Path) -> dict[str, Any]:
     try:
-        text = files.text_of(path)
+        text = files.text_of(path, most=_MOST)
     except OSError as error:
         raise unreadable(path, error.strerror) from None
     data = yamls.load(text, str(path))

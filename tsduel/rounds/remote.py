@@ -129,7 +129,8 @@ class Fleet:
         return end
 
     def _begin(self, name: str, instead: Sequence[int] = ()) -> None:
-        if self.lost.get(name, {}).get("by"):
+        # A spare host may have begun already, in place of one that there was not.
+        if self.lost.get(name, {}).get("by") or name in self._threads or name in self.codes:
             return
         if name not in self.links:
             self._lose(name, UserError("no zone had such a machine left"))

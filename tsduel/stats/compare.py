@@ -266,7 +266,7 @@ def _geomean(
             ],
         )
     elif any(value for pairs in pairs_of.values() for pair in pairs for value in pair):
-        sample = replace(sample, pairs=[(None, None)] * len(candidate.valid), ratios=())
+        sample = replace(sample, pairs=[(None, None)] * len(candidate.valid), ratios=(), family="shown")
     else:
         return None
     left_out = [*(t for t in measured if t not in by_type), *absent]

@@ -7,7 +7,7 @@ from typing import Any
 
 from tsduel.stats.estimate import hodges_lehmann, interval, percent, pseudomedian
 from tsduel.stats.findings import LEVEL, Findings
-from tsduel.stats.hosts import OverHosts
+from tsduel.stats.hosts import OverHosts, over_hosts
 from tsduel.stats.verdict import Judged
 
 SHORT_PHASE_S = 5.0
@@ -70,7 +70,7 @@ def row(judged: Judged) -> Row:
         },
         "mann_whitney_p": findings.mann_whitney_p,
         "native": native if findings.native and findings.estimate is not None else None,
-        "shift": _shift(findings),
+        "shift": _shift(findings, list(itertools.compress(sample.hosts, complete))),
     } | (_of_hosts(findings, hosts) if hosts else {})
 
 
@@ -90,13 +90,18 @@ def _percent(findings: Findings, difference: float | None) -> float | None:
     return None if difference is None or findings.native else percent(difference)
 
 
-def _shift(findings: Findings) -> dict[str, float | None] | None:
-    """Return candidate minus baseline in the metric's own unit, with its exact 95 % interval; None without a pair."""
+def _shift(findings: Findings, hosts: Sequence[str]) -> dict[str, float | None] | None:
+    """Return candidate minus baseline in the metric's own unit, with its 95 % interval; None without a pair.
+
+    It is over hosts where the row's own interval is, and else exact over blocks.
+    """
     if not findings.n:
         return None
     differences = [c - b for b, c in zip(findings.baseline, findings.candidate, strict=True)]
-    ci = interval(differences, LEVEL)
-    return {"difference": hodges_lehmann(differences), "lo": getattr(ci, "low", None), "hi": getattr(ci, "high", None)}
+    over = over_hosts(differences, hosts) if findings.over else None
+    ci = over.interval(LEVEL) if over else interval(differences, LEVEL)
+    middle = over.estimate if over else hodges_lehmann(differences)
+    return {"difference": middle, "lo": getattr(ci, "low", None), "hi": getattr(ci, "high", None)}
 
 
 def warn_of_short_phases(rows: Sequence[Row]) -> None:

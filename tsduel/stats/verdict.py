@@ -182,10 +182,12 @@ def _missing(sample: Sample, findings: Findings) -> str:
     lacking = blocks - findings.n
     if not lacking:
         return ""
-    sides = zip(("baseline", "candidate"), zip(*sample.pairs, strict=True), strict=True)
-    absent = [name for name, values in sides if all(value is None for value in values)]
+    sides = dict(zip(("baseline", "candidate"), zip(*sample.pairs, strict=True), strict=True))
+    absent = [name for name, values in sides.items() if all(value is None for value in values)]
+    if len(absent) == len(sides):  # a mean over no type, which says so
+        return ""
     if absent:
-        return f"not comparable: {' and '.join(absent)} never has it"
+        return f"not comparable: {absent[0]} never has it"
     too_many = ", too many for a verdict" if lacking > MOST_DROPPED * blocks else ""
     return f"{lacking} of {blocks} blocks lack{'s' if lacking == 1 else ''} a value{too_many}"
 

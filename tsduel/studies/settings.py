@@ -111,7 +111,7 @@ def _begin(directory: Path, read: Question, environment: Mapping[str, str]) -> N
         provider.refuse_if_busy(directory, environment["KIND"])
     caches.own(caches.directory(environment), environment)
     names = [f"{directory.name}-{number:02d}" for number in range(1, len(read.settings) + 1)]
-    shared = _rented(read, where, names)
+    shared = _as_planned(directory, names, _rented(read, where, names))
     machines = [kept.name if kept else "" for kept in shared]
     # Drawn, so that what a machine drifts looks like no dose; those of one machine follow each other.
     coin = random.Random(read.asked.design.seed)  # noqa: S311 - a reproducible order, no secret
@@ -162,6 +162,16 @@ def _rented(read: Question, where: Mapping[str, Any], names: Sequence[str]) -> l
         needs = Needs(run=first, estimate=needed, seconds=seconds)
         found[kind] = provider.complete(where, getattr(asked[0], where["kind"]), needs)
     return [found.get(kind) for kind in kinds]
+
+
+def _as_planned(directory: Path, names: Sequence[str], places: Sequence[Any]) -> list[Any]:
+    """Return the places, with the names of those that were planned before the study was killed: names are drawn."""
+    drawn = dict[str, str]()
+    for name, offer in zip(names, places, strict=True):
+        run_dir = directory.with_name(name)
+        if offer and (run_dir / Plan.FILE).exists():
+            drawn[offer.name] = Plan.load(run_dir).place.of("", "name")
+    return [offer and offer.model_copy(update={"name": drawn.get(offer.name, offer.name)}) for offer in places]
 
 
 def _together(estimates: list[Estimate]) -> Estimate:

@@ -2,10 +2,12 @@
 
 import json
 import math
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +92,8 @@ def _table(directory: Path, name: str) -> Iterator[Callable[[Iterable[Row]], Non
         table = tables.Writer(stream)
         table.writerow(getattr(tables, name.upper()))
         yield table.writerows
+        stream.flush()
+        os.fsync(stream.fileno())  # the report, which says that all is there, is on the disk sooner
     partial.replace(path)
 
 
@@ -135,11 +139,12 @@ def _responses(added: Mapping[tuple[object, ...], Mapping[int, int]]) -> Iterato
 def _windows(run: Run) -> Iterator[Row]:
     """Copy the windows of a soak from the host's events, also those of a block that was killed."""
     blocks = {row.block for row in run.planned if row.kind != "warmup"}
+    names = {variant.name for variant in run.plan.variants}
     for host in run.plan.every_host:
         path = run.path / f"raw/{host}/events.jsonl"
         with files.reading(path, "file of events"):
             for line in files.content(path).splitlines() if path.exists() else ():
-                event: dict[str, float] = {}
+                event: dict[str, Any] = {}
                 if b'"event":"window"' in line:
                     with suppress(ValueError):  # half a line after a power cut
                         event = json.loads(line)
@@ -147,8 +152,10 @@ def _windows(run: Run) -> Iterator[Row]:
                     if metric in event:
                         key = (event["block"], event["variant"], event["life"])
                         most = event.get(limit) or None
-                        if not (0 <= event["elapsed_s"] < math.inf and math.isfinite(event[metric])):
+                        if not (0 <= event["elapsed_s"] < math.inf and math.isfinite(event[metric] + (most or 0))):
                             raise ValueError(f"a window has {metric} of {event[metric]} after {event['elapsed_s']} s")
+                        if event["variant"] not in names:
+                            raise ValueError(f"a window is of {event['variant']!r}, which is no variant")
                         yield *key, f"{event['elapsed_s']:.3f}", metric, f"{event[metric]:.10g}", number(most)
 
 

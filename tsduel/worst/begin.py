@@ -10,6 +10,7 @@ from tsduel.bisect.bisection import measured
 from tsduel.core import runlock
 from tsduel.core.errors import UserError
 from tsduel.core.results import RUN_NAME
+from tsduel.core.sections import MOST_BLOCKS
 from tsduel.core.wording import allowed
 from tsduel.places.place import PLACES
 from tsduel.question import knobs
@@ -55,8 +56,8 @@ def _new(name: str, own: Mapping[str, str], typed: Mapping[str, str], environmen
         raise UserError(f"FOR: {wanted!r} is neither worse nor better")
     passed = {**knobs.given(environment), "EXPERIMENT": environment.get("EXPERIMENT", "").strip() or EXPERIMENT}
     blocks = passed.pop("BLOCKS", str(CONFIRM_BLOCKS))
-    if not (blocks.isdigit() and int(blocks) >= FEWEST):
-        raise UserError(f"BLOCKS: {FEWEST} at least; so many blocks confirm what was found")
+    if not (blocks.isdecimal() and FEWEST <= int(blocks) <= MOST_BLOCKS):
+        raise UserError(f"BLOCKS: {FEWEST} to {MOST_BLOCKS}; so many blocks confirm what was found")
     metric = own.get("METRIC", "cpu")
     passed, what = measured("tsbs", {**environment, "METRIC": METRICS.get(metric, metric)}, passed, {})
     try:
@@ -67,7 +68,7 @@ def _new(name: str, own: Mapping[str, str], typed: Mapping[str, str], environmen
     if not least <= minutes <= 7 * 24 * 60:
         raise UserError(f"MINUTES: {own.get('MINUTES')!r} is no number from {least:g} (five probes) to a week")
     seed = own.get("SEED", "1")
-    if not (seed.isdigit() and 1 <= int(seed) <= MOST_SEED):
+    if not (seed.isdecimal() and 1 <= int(seed) <= MOST_SEED):
         raise UserError(f"SEED: {seed!r} is no whole number from 1 to {MOST_SEED}")
     space = read_space(find(own.get("SPACE", SPACE)), passed)
     sign = 1 if (what.higher_is_better == (wanted == "better")) else -1

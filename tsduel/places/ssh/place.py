@@ -4,9 +4,9 @@ import getpass
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from tsduel.core import files
 from tsduel.core.errors import UserError
 
 HOSTS, SPARES = "SSH_HOST", "SPARE_HOSTS"
@@ -53,7 +53,7 @@ def _host(knob: str, text: str, directory: str) -> dict[str, Any]:
 def _config_file(text: str) -> str | None:
     if not text:
         return None
-    path = Path(text).expanduser().absolute()
+    path = files.from_home(text).absolute()
     if not path.is_file() or not os.access(path, os.R_OK):
         raise UserError(f"SSH_CONFIG: {path} cannot be read; give an ssh_config file, or leave it out")
     return str(path)

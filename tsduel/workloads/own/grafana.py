@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from tsduel.core.bounded import bounded
 from tsduel.core.errors import UserError
 from tsduel.core.wording import lasting, number_of
 from tsduel.workloads.own.query import Asked, Query, Template, documents, read_text, span, strings, unique
@@ -14,7 +15,7 @@ from tsduel.workloads.own.requests import HOSTS, MOST, Data
 
 SCRAPE_S = 15.0
 """Grafana's own for a data source: the shortest step, and a quarter of the shortest $__rate_interval."""
-_POINTS = 1000
+_POINTS, _MOST_POINTS = 1000, 1_000_000
 _DEEP = 100
 # What is below the first number is rounded to the second one, as Grafana rounds.
 _ROUNDED_S = (
@@ -226,7 +227,7 @@ def _template(target: dict[str, Any], range_s: float, most_s: float) -> Template
     range_s = min(own_s, most_s) if own_s else range_s
     points = target.get("maxDataPoints")
     least_s = _seconds(target.get("interval")) or SCRAPE_S
-    most = points if isinstance(points, int) and points > 1 else _POINTS
+    most = points if isinstance(points, int) and 1 < points <= _MOST_POINTS else _POINTS
     step_s = max(least_s, next((rounded for below, rounded in _ROUNDED_S if range_s / most < below), 604800))
     factor = target.get("intervalFactor")
     step_s *= factor if isinstance(factor, int) and 1 <= factor <= 100 else 1  # noqa: PLR2004 - in Grafana 10
@@ -250,7 +251,7 @@ def _range(found: Any) -> float:
         return next((seconds for part in found.values() if (seconds := _range(part))), 0.0)
     first, last = str(time["from"]), str(time.get("to") or "now")
     if (begin := _NOW.fullmatch(first)) and (end := _NOW.fullmatch(last)):
-        ago_s = [int(at[1] or 0) * _UNIT_S.get(at[2], 0) for at in (begin, end)]
+        ago_s = [int((at[1] or "0")[:9]) * _UNIT_S.get(at[2], 0) for at in (begin, end)]
         # From the begin of a day, say, to its end, or so far.
         return float(max(ago_s[0] - ago_s[1], _UNIT_S.get(begin[3], 0))) or -1.0
     try:
@@ -258,7 +259,7 @@ def _range(found: Any) -> float:
             return max(0.0, (int(last) - int(first)) / 1000) or -1.0
         edges = [datetime.fromisoformat(edge) for edge in (first, last)]
         return max(0.0, (edges[1] - edges[0]).total_seconds()) or -1.0
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return -1.0
 
 
@@ -339,9 +340,10 @@ def _parts(name: str, label: str, pattern: str, values: Sequence[str]) -> tuple[
             .replace("(?P<=", "(?<=")
             .replace("(?P<!", "(?<!")
         )
-    except re.error:
+    except (re.error, OverflowError, RecursionError):
         return label, ()
-    found = [match for value in values if (match := regex.search(value))]
+    with bounded(f"the regex of the variable {name}"):
+        found = [match for value in values if (match := regex.search(value))]
     parts = (match["value"] if "value" in regex.groupindex else match[min(1, regex.groups)] for match in found)
     return name, tuple(dict.fromkeys(filter(None, parts)))
 

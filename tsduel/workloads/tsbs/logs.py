@@ -5,6 +5,7 @@ types, between lines of make and of the terminal. Every error names file and lin
 """
 
 import json
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,7 +171,9 @@ def _add_process(log: Log, match: re.Match[str], number: int) -> None:
     try:
         parsed = float(value)
     except ValueError:
-        raise TsbsFormatError(str(log.path), number, f"{name} is {value!r}, not a number") from None
+        parsed = math.nan
+    if not math.isfinite(parsed):
+        raise TsbsFormatError(str(log.path), number, f"{name} is {value!r}, not a number")
     if name in log.process:
         log.notes.append(f"{log.path.name}:{number}: {name} stands there again; the first, after the load, counts")
     log.process.setdefault(name, parsed)

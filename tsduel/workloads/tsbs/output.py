@@ -14,21 +14,21 @@ CSV_COLUMNS = 7
 _CSV_HEADER = re.compile(r"^time,per\. (?:metric|sample)/s,")
 _CSV_LINE = re.compile(r"^\d+,")
 _LOADED = re.compile(
-    r"^loaded (?P<total>\d+) (?P<what>metrics|samples|rows) in (?P<seconds>[\d.]+)\s?sec"
-    r" with (?P<workers>\d+) workers \(mean rate (?P<rate>[\d.]+) (?:metrics|samples|rows)/sec\)"
+    r"^loaded (?P<total>\d+) (?P<what>metrics|samples|rows) in (?P<seconds>\d+(?:\.\d+)?)\s?sec"
+    r" with (?P<workers>\d+) workers \(mean rate (?P<rate>\d+(?:\.\d+)?) (?:metrics|samples|rows)/sec\)"
 )
 _QUERY_HEAD = re.compile(
     r"^Run complete after (?P<count>\d+) queries with (?P<workers>\d+) workers"
-    r" \(Overall query rate (?P<rate>[\d.]+) queries/sec\)"
+    r" \(Overall query rate (?P<rate>\d+(?:\.\d+)?) queries/sec\)"
 )
 _QUERY_STATS = re.compile(
-    r"^min:\s*(?P<min_ms>[\d.]+)ms, med:\s*(?P<median_ms>[\d.]+)ms, mean:\s*(?P<mean_ms>[\d.]+)ms,"
-    r" max:\s*(?P<max_ms>[\d.]+)ms, stddev:\s*(?P<stddev_ms>[\d.]+)ms,"
-    r" sum:\s*(?P<sum_s>[\d.]+)\s?sec, count:\s*(\d+)"
+    r"^min:\s*(?P<min_ms>\d+(?:\.\d+)?)ms, med:\s*(?P<median_ms>\d+(?:\.\d+)?)ms, mean:\s*(?P<mean_ms>\d+(?:\.\d+)?)ms,"
+    r" max:\s*(?P<max_ms>\d+(?:\.\d+)?)ms, stddev:\s*(?P<stddev_ms>\d+(?:\.\d+)?)ms,"
+    r" sum:\s*(?P<sum_s>\d+(?:\.\d+)?)\s?sec, count:\s*(\d+)"
 )
 # Of ECMA-48: control sequences (colours), and operating system commands (window titles).
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]_^PX][^\x07\x1b]*(?:\x07|\x1b\\))")
-_WALL = re.compile(r"^wall clock time: (?P<seconds>[\d.]+)\s?sec")
+_WALL = re.compile(r"^wall clock time: (?P<seconds>\d+(?:\.\d+)?)\s?sec")
 
 
 class TsbsFormatError(UserError):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from tsduel.core import sections
 from tsduel.core.limits import ServerLimits
@@ -130,7 +130,10 @@ class TsbsExperiment(experiment.Experiment):
         asked = own.settled(self.queries, data)
         changed: dict[str, Any] = {"queries": self.queries.model_copy(update={"types": own.names(asked)})}
         if self.mixed and not self.mixed.queries and self.queries.rules:
-            changed["mixed"] = self.mixed.model_copy(update={"queries": own.rate(asked)})
+            try:
+                changed["mixed"] = type(self.mixed)(**(self.mixed.model_dump() | {"queries": own.rate(asked)}))
+            except ValidationError as error:
+                raise ValueError(f"mixed, with the rate of queries.rules: {sections.first_error(error)}") from None
         return self.model_copy(update=changed)
 
     @property
