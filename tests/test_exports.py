@@ -164,6 +164,14 @@ def test_openmetrics_is_read_by_its_own_parser(run):
         for line in csv.DictReader((run / "tidy/measurements.csv").read_text().splitlines())
         if line["metric"] == "query_mean_ms"
     }
+    values = {
+        (line["metric"], line["block"], line["variant"], line["query_type"]): float(line["value"])
+        for line in csv.DictReader((run / "tidy/measurements.csv").read_text().splitlines())
+    }
+    for metric, name, factor in (("duel_cpu_us", "duel_cpu_seconds", 1e-6), ("disk_bytes", "disk_bytes", 1)):
+        (first, *_) = found[f"tsduel_{name}"].samples
+        key = [first.labels.get(label, "") for label in ("block", "variant", "query_type")]
+        assert first.value == pytest.approx(values[metric, *key] * factor)
     samples = found["tsduel_query_mean_seconds"].samples
     assert len(samples) == 2 * 6 * len(SPEC["query_types"])
     for sample in samples:

@@ -355,13 +355,14 @@ def test_a_run_takes_no_blocks_of_an_earlier_one_of_its_name(link):
     """A run that was removed at home, or a colleague's with the same login; one without blocks is in nobody's way."""
     ours = link()
     there = Path(ours.there)
-    assert ansible._needs_build(ours)
-    (there / "raw").mkdir()
+    block = there / "raw/host1/001/block.json"
+    block.parent.mkdir(parents=True)
+    block.touch()
     assert ansible._needs_build(ours)
     (there / "plan/experiment.json").write_text("{}")
     with pytest.raises(UserError, match=rf"another run of the name home has left its blocks in {there}: begin a run"):
         ansible._needs_build(ours)
-    (there / "raw").rmdir()
+    block.unlink()
     assert ansible._needs_build(ours)
 
 

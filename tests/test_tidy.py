@@ -387,6 +387,17 @@ class TestLoadInTurn:
             expected = np.mean([math.log(one["candidate"] / one["baseline"]) for one in of])
             assert float(row["log_ratio"]) == pytest.approx(expected)
 
+    def test_work_of_a_load_is_of_so_many_samples_as_its_metric_says(self, in_turn):
+        """Objects of a thousand samples, bytes of one."""
+        found, load = values_of(in_turn, 1, "baseline"), record_of(in_turn, 1)["duel"]["load"]
+        samples = sum(one["samples"] for one in load)
+        for metric, counter, of in (
+            ("duel_load_objects", "objects", 1000),
+            ("duel_load_object_bytes", "object_bytes", 1),
+        ):
+            counted = sum(one["counters"]["baseline"][counter] for one in load)
+            assert found[metric, ""] == pytest.approx(of * counted / samples)
+
     def test_the_large_load_is_there_to_be_drawn(self, in_turn):
         """Its course and its rate, of the warm-up block; nothing else of it is kept."""
         rates = [row for row in table(in_turn, "timeseries") if (row["metric"], row["phase"]) == ("load_rate", "load")]

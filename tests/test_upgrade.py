@@ -87,6 +87,12 @@ def test_an_upgrade_from_plan_to_report(project):
     assert {"upgrade_right_after_typical_ms", "upgrade_half_cpu_us", "upgrade_new_typical_ms"} <= of["later"]
     assert {"upgrade_first_answer_seconds", "upgrade_ingest_rate", "upgrade_disk_bytes"} <= of["baseline"] & of["later"]
     assert of["candidate"] == {"upgrade_downgrade_starts", "upgrade_downgrade_same"}
+    asked = pd.read_csv(run.path / "raw/host1/001/upgrade/after/exchanges.csv.gz")
+    for window in ("half", "new"):
+        ns = asked.loc[asked["query_type"] == f"{TYPES[0]}@{window}", "later_ns"]
+        mine = table[(table["variant"] == "later") & (table["metric"] == f"upgrade_{window}_total_ms")]
+        (value,) = mine.loc[(mine["query_type"] == TYPES[0]) & (mine["block"] == 1), "value"]
+        assert float(value) == pytest.approx(ns.mean() / 1e6, rel=1e-5)
     pairs = pd.read_csv(run.path / "tidy/pairs.csv")
     assert set(pairs["phase"]) == {"before", "after"}
     code, why = outcome(read_json(run.path / "stats/comparison.json"), "", smoke=False)

@@ -23,9 +23,19 @@ import (
 
 func TestBlocksRunInTheirOrderOnceAndCalibrateAfterTheWarmUp(t *testing.T) {
 	f := newFixture(t, 2, 1)
+	reading := map[string]map[string]float64{"baseline": {"objects": 12}}
+	f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) {
+		b := done(spec)
+		if spec.Row.Kind == "warmup" {
+			b.Duel.Reading = reading
+		}
+		return b, nil
+	}
 	f.run(t.Context(), 0)
 	f.wantRan(0, 1, 2)
 	f.wantThere(0, 1, 2)
+	failIf(t, !reflect.DeepEqual(f.specs[2].Calibration.Reading, reading), "what reading costs: %v",
+		f.specs[2].Calibration.Reading)
 	failIf(t, f.specs[0].Calibration != nil, "the warm-up block was given counts")
 	// 200 exchanges a second, two seconds, and 1,000 queries for the blocks 0 to 3.
 	got := f.specs[2].Calibration.Counts["cpu-max-all-1"]
@@ -209,6 +219,8 @@ func TestARunWithoutABlockAsksNoDataOfAnEarlierOneOfItsName(t *testing.T) {
 	f := newFixture(t, 1, 0)
 	mark := filepath.Join(f.cache, "scratch", "data", "whole", "r")
 	for _, want := range []bool{false, true} { // the second time it has a block, and its data
+		data := filepath.Join(f.cache, "scratch", "data")
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(data), 0o755), os.WriteFile(data+".tsduel-data", nil, 0o600)))
 		must(t, os.MkdirAll(mark, 0o755))
 		there := false
 		f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) {

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from plots import numbers
+from plots import markup, numbers
 from plots.charts.style import DARK_BAND, GREY, PALE, Look, headed, hover, key, literal, looks, note, readable, styled
 
 _ROW_IN, _DODGE, _LONGEST, _LINE = 0.21, 0.62, 40, 30
 _NARROW_ROW_IN, _NARROW_IN = 0.27, 3.7
-MOST_ROWS = 44
+MOST_ROWS, MOST_NAMED = 44, 5
 _MARKS = {
     **dict.fromkeys(("regression", "worse"), "✗"), **dict.fromkeys(("improvement", "better"), "✓"),
     "negligible": "≈", "equivalent": "=",
@@ -89,15 +89,18 @@ def shared_path(names: Sequence[str]) -> int:
     return len("".join(f"{element}/" for element in parts[0][:same])) if parts else 0
 
 
-def caption(bars: Sequence[Change]) -> str:
-    """Return how to read a picture of these changes: what is drawn, and nothing else."""
-    limit = _limit(bars)
+def caption(bars: Sequence[Change], without: Sequence[str] = ()) -> str:
+    """Return how to read a picture of these changes; ``without``: the rows that have no percent. "" for no picture."""
+    if not bars:
+        return ""
+    limit, has = _limit(bars), "it has" if len(without) == 1 else "they have"
     parts = [
         ("Every doubling is as wide.", all(bar.ratio for bar in bars)),
         ("Dark band: by so much a binary differs from itself here.", any(b.floor for b in bars)),
         ("Hollow mark: it may be chance.", not all(bar.sure for bar in bars)),
         ("Arrow: the interval goes on.", any(abs(e) > limit for b in bars for e in (b.low, b.high) if e)),
         ("Dotted: the range of fewer than six blocks.", any(b.screen and b.low != b.high for b in bars)),
+        (f"Not drawn, since {has} no percent: {', '.join(markup.most(without, MOST_NAMED))}.", bool(without)),
     ]
     return " ".join(text for text, drawn in parts if drawn)
 

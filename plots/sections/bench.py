@@ -19,19 +19,19 @@ def benchmarks(source: Source, pictures: Pictures) -> str:
     """Return the table of all benchmarks in all units, and the picture of memory and their own metrics."""
     rows, metrics = source.query_types, source.metrics
     heads = {unit: m.title if m.title == unit else f"{m.title} ({unit})" for unit, m in metrics.items()}
-    changes = [
-        Change.of(row, row["metric"], f"{metrics[row['metric']].title}, {row['query_type'][shared_path(rows) :]}")
+    found = [
+        (row, f"{metrics[row['metric']].title}, {row['query_type'][shared_path(rows) :]}")
         for comparison in source.comparisons for row in comparison.rows
         if row["family"] == "secondary" and row["metric"] != "sec/op" and row["query_type"] != GEOMEAN
-        and row["change_pct"] is not None
     ]  # fmt: skip
+    changes = [Change.of(row, row["metric"], name) for row, name in found if row["change_pct"] is not None]
     return markup.paragraphs(
         *tables.of_types(source, heads, title="Benchmark"),
         "A cell has the baseline's value → the candidate's value (the change) and the mark.",
         pictures.show(
             "change-in-memory", "change in memory and allocations",
             f"Change of bytes, allocations and own metrics of each benchmark with its 95 % interval: {source.names}",
-            caption(changes) if changes else "",
+            caption(changes, [markup.text(name) for row, name in found if row["native"]]),
             forest_of(changes, source.labels, "Change in memory, allocations and own metrics, %"),
         ),
     )  # fmt: skip

@@ -59,7 +59,8 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
     both = markup.paragraphs(
         f"All data went to {'both' if len(source.comparisons) == 1 else 'all'} versions in batches, in turn. CPU is "
         "counted until a server has nothing left to do. Of several batches in one turn the first is not timed. System "
-        "calls are counted before the graceful stop, which may write most of the data. Peak memory is that of these loads.",
+        "calls are counted before the graceful stop, which may write most of the data. Peak memory is that of these "
+        "loads.",
         tables.by_metric(source, names),
     )
     alone = source.plan.workload and source.plan.workload.alone

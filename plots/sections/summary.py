@@ -223,7 +223,8 @@ def _picture(source: Source, pictures: Pictures) -> str:
     changes = [row for comparison in source.comparisons for row in _changes(comparison, source, kept)]
     wide, narrow = (forest_of(changes, source.labels, source.changes, narrow=narrow) for narrow in (False, True))
     alt = f"What the answer stands on, each change with its interval: {source.names}"
-    return pictures.show("change", "change", alt, caption(changes) if changes else "", wide, narrow=narrow)
+    without = [side.named(row) for side in source.comparisons for row in sentences.subjects(side) if row.get("native")]
+    return pictures.show("change", "change", alt, caption(changes, without), wide, narrow=narrow)
 
 
 def _changes(comparison: Comparison, source: Source, kept: dict[str, Any] | None) -> list[Change]:

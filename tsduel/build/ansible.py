@@ -24,8 +24,12 @@ from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
 UNREACHABLE = 4
 # And after Ctrl-C.
 ABORTED = 99
-# Prints the sum of the plan there, if anything was run by it.
-_PLAN = 'cd "$1" 2>/dev/null && [ -e raw ] && sha256sum <plan/experiment.json | cut -d " " -f 1'
+# Prints the sum of the plan there, if blocks were run by it.
+_PLAN = """
+cd -- "$1" 2>/dev/null || exit 0
+set -- raw/*/[0-9]*/block.json
+if [ -e "$1" ]; then sha256sum <plan/experiment.json | cut -d " " -f 1; fi
+"""
 
 
 def main(run_dir: Path) -> int:
@@ -129,7 +133,7 @@ def _needs_build(link: Link) -> bool:
 
 
 def _refuse_another(link: Link) -> None:
-    """Raise if an earlier run of this name has left blocks or data there, which would be taken for this run's."""
+    """Raise if an earlier run of this name has left blocks there, which would be taken for this run's."""
     done = link.host.run("sh", "-s", "--", link.there, text=_PLAN)
     digest, ours = done.stdout.strip(), (link.run_dir / Plan.FILE).read_bytes()
     if digest and digest != hashlib.sha256(ours).hexdigest():

@@ -130,7 +130,7 @@ class Fleet:
 
     def _begin(self, name: str, instead: Sequence[int] = ()) -> None:
         # A spare host may have begun already, in place of one that there was not.
-        if self.lost.get(name, {}).get("by") or name in self._threads or name in self.codes:
+        if self.lost.get(name, {}).get("by") or name in self._threads:
             return
         if name not in self.links:
             self._lose(name, UserError("no zone had such a machine left"))
