@@ -328,10 +328,6 @@ class BareHost:
         self._inside("mkdir", "-p", there)
         self._inside("mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,mode=1777", "tmpfs", there)
 
-    def unmount(self, directory: str) -> None:
-        """Take a disk away. Its own root may not."""
-        self._inside("umount", "-l", f"{self.state}/root{directory}")
-
     def _inside(self, *words: str) -> None:
         _command("nsenter", "--target", str(self.init), "--mount", *words)
 

@@ -578,7 +578,7 @@ def test_a_check_says_why_its_run_ended(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\necho INFO: no pressure here >&2; echo the run has stopped: no data; exit 1\n")
     program.chmod(0o755)
     monkeypatch.setattr(queries.sys, "executable", str(program))
-    assert queries._stage("run", {}) == (1, "the run has stopped: no data")
+    assert queries._stage("run", "check", {}) == (1, "the run has stopped: no data")
 
 
 def test_a_check_prints_the_time_of_each_query(tmp_path):

@@ -37,7 +37,7 @@ func TestADuelAsksEverySideTheSameSliceAndKeepsAll(t *testing.T) {
 		}
 		// The record has how every server lies in memory.
 		if p := b.Duel.Places[i]; p.Variant != name || p.Role != "server" || p.Sitting != 0 || p.Loading ||
-			p.Frames > p.Pages || p.HugeBytes < 0 {
+			p.Frames > p.Pages {
 			t.Errorf("%+v", p)
 		}
 	}

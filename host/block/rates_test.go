@@ -94,8 +94,8 @@ func TestARungIsHeldByItsResponseTimesAndByAllOfItsOperations(t *testing.T) {
 func TestALadderEndsAfterTwoRungsThatAreNotHeld(t *testing.T) {
 	spec := fakes(t)
 	spec.Plan.Queries.Solo = false
-	spec.Plan.Capacity = &record.Capacity{Ladder: []float64{20, 30, 40}, Percentile: "p99", WithinMS: 1e-6, Rates: record.Rates{
-		Seconds: 0.3, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 60_000, LatePct: 90}}
+	rates := record.Rates{Seconds: 0.3, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 60_000, LatePct: 90}
+	spec.Plan.Capacity = &record.Capacity{Rates: rates, Ladder: []float64{20, 30, 40}, Percentile: "p99", WithinMS: 1e-6}
 	b := run(t, spec)
 	if rungs := b.Capacity["baseline"].Phases; len(rungs) != missedInARow || rungs[0].Held || rungs[1].Held {
 		t.Errorf("%+v", rungs)

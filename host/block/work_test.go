@@ -93,7 +93,8 @@ func TestWhatIsCountedWasNotAskedBefore(t *testing.T) {
 	f.Plan.Duel.Work, f.Plan.Queries.Types = "all", []record.QueryType{{Name: types[0]}}
 	f.Calibration.Reading = map[string]map[string]float64{"baseline": {"rows_read": 5}}
 	b := fight(t, f)
-	if got, want := asked(t, f, "baseline"), slices.Concat(numbers("t", 120, primed), numbers("t", 80, 40)); !slices.Equal(got, want) {
+	got, want := asked(t, f, "baseline"), slices.Concat(numbers("t", 120, primed), numbers("t", 80, 40))
+	if !slices.Equal(got, want) {
 		t.Errorf("asked %v, and not %v", got, want)
 	}
 	of := b.Duel.Types[0].Counters

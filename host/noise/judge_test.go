@@ -171,12 +171,15 @@ func TestStates(t *testing.T) {
 
 // Most phases of a duel are as short as that.
 func TestWhatIsTakenFromShortPhasesIsAddedUp(t *testing.T) {
+	steal := func(n *record.Noise) { n.StealS = 0.2 }
+	throttle := func(n *record.Noise) { n.ThrottledS = 0.2 }
 	for what, change := range map[string]func(*record.Noise){
-		"steal 10 % of the machine during the short phases of candidate in block 1, limit 5 %":             func(n *record.Noise) { n.StealS = 0.2 },
-		"a limit of CPU time held us back for 20 % of the short phases of candidate in block 1, limit 1 %": func(n *record.Noise) { n.ThrottledS = 0.2 },
+		"steal 10 % of the machine during the short phases of candidate in block 1, limit 5 %":             steal,
+		"a limit of CPU time held us back for 20 % of the short phases of candidate in block 1, limit 1 %": throttle,
 	} {
 		brief := func(n *record.Noise) { n.Seconds, n.ForeignS = 1, new(0.0); change(n) }
-		states, causes, _ := judged(limits(), block(1, phase("exchange", "a", brief), phase("exchange", "b", brief)), block(2))
+		spoilt := block(1, phase("exchange", "a", brief), phase("exchange", "b", brief))
+		states, causes, _ := judged(limits(), spoilt, block(2))
 		if states[1] != record.Invalid || !slices.Equal(causes, []string{what}) {
 			t.Errorf("%v %q", states, causes)
 		}

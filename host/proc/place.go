@@ -93,26 +93,20 @@ func linkBeside(program, dir string) error {
 	return err
 }
 
-// Placed returns how the pages of a process lie in memory that runs a placed program.
-func Placed(pid int, program string) (p record.Placed) {
-	p.Frames, p.Pages = frames(pid, program)
-	p.HugeFileBytes, p.HugeBytes = huge(pid)
-	return p
-}
-
-// frames counts the pages of a program that the process has touched, and the runs of adjacent page frames in
+// Placed counts the pages of a program that the process has touched, and the runs of adjacent page frames in
 // which they lie; -1 if the kernel does not say.
-func frames(pid int, program string) (runs, pages int) {
+func Placed(pid int, program string) (found record.Placed) {
+	unknown := record.Placed{Frames: -1, Pages: -1}
 	program, noPath := filepath.EvalSymlinks(program) // as the kernel names it
 	p, noProcess := FS().Proc(pid)
 	mappings, noMaps := p.ProcMaps()
 	pagemap, noPages := os.Open(procPath(strconv.Itoa(pid) + "/pagemap"))
 	if noPages != nil {
-		return -1, -1
+		return unknown
 	}
 	defer pagemap.Close()
 	if errors.Join(noPath, noProcess, noMaps) != nil {
-		return -1, -1
+		return unknown
 	}
 	const present, ofFile, number = 1 << 63, 1 << 61, 1<<55 - 1 // proc_pid_pagemap(5)
 	size := int64(os.Getpagesize())
@@ -123,7 +117,7 @@ func frames(pid int, program string) (runs, pages int) {
 		}
 		entries := make([]byte, int64(m.EndAddr-m.StartAddr)/size*8)
 		if _, err := pagemap.ReadAt(entries, int64(m.StartAddr)/size*8); err != nil {
-			return -1, -1
+			return unknown
 		}
 		for i := range int64(len(entries) / 8) {
 			entry := binary.NativeEndian.Uint64(entries[8*i:])
@@ -132,25 +126,19 @@ func frames(pid int, program string) (runs, pages int) {
 			}
 			frame := int64(entry & number)
 			if frame == 0 { // hidden from users who are not root
-				return -1, -1
+				return unknown
 			}
 			// This is the same within a run, even if some pages of it were not touched.
 			ahead := frame - (m.Offset/size + i)
-			if pages == 0 || ahead != before {
-				runs++
+			if found.Pages == 0 || ahead != before {
+				found.Frames++
 			}
 			before = ahead
-			pages++
+			found.Pages++
 		}
 	}
-	if pages == 0 {
-		return -1, -1
+	if found.Pages == 0 {
+		return unknown
 	}
-	return runs, pages
-}
-
-// huge returns the bytes of files and of anonymous memory in huge pages, -1 if the kernel does not say.
-func huge(pid int) (ofFiles, anonymous int64) {
-	values := Fields(Text(procPath(strconv.Itoa(pid)+"/smaps_rollup")), ":")
-	return KiB(values["FilePmdMapped"]), KiB(values["AnonHugePages"])
+	return found
 }

@@ -190,10 +190,8 @@ type DuelPlace struct {
 
 // Placed is where the pages of a process are; -1 is unknown.
 type Placed struct {
-	Frames        int   `json:"frames"`          // runs of adjacent page frames of the executable
-	Pages         int   `json:"pages"`           // of the executable that are mapped
-	HugeFileBytes int64 `json:"huge_file_bytes"` // mapped in huge pages of files
-	HugeBytes     int64 `json:"huge_bytes"`      // in anonymous huge pages
+	Frames int `json:"frames"` // runs of adjacent page frames of the executable
+	Pages  int `json:"pages"`  // of the executable that are mapped
 }
 
 // DuelIdle is the servers' CPU without queries; When is before or after.

@@ -222,9 +222,12 @@ func TestExchangesThatNotAllHaveAnswered(t *testing.T) {
 
 func TestWhatIsJudgedAtARateIsTheResponseTime(t *testing.T) {
 	b := &block{rows: map[string][][]string{}, whole: map[[2]string]float64{}}
-	b.mixed("a", record.RatePhase{Seconds: 2, CPUNS: 3e9, Streams: []record.RateStream{{Operation: "query",
-		Operations: record.Operations{Planned: 1}, ResponseNS: map[string]int64{"p99": 8e6}, ServiceNS: map[string]int64{"p99": 2e6}}}})
-	for metric, want := range map[string]float64{"mixed_query_p99_ms": 8, "mixed_query_service_p99_ms": 2, "mixed_cpu_cores": 1.5} {
+	response, service := map[string]int64{"p99": 8e6}, map[string]int64{"p99": 2e6}
+	stream := record.RateStream{Operation: "query", Operations: record.Operations{Planned: 1}, ResponseNS: response,
+		ServiceNS: service}
+	b.mixed("a", record.RatePhase{Seconds: 2, CPUNS: 3e9, Streams: []record.RateStream{stream}})
+	of := map[string]float64{"mixed_query_p99_ms": 8, "mixed_query_service_p99_ms": 2, "mixed_cpu_cores": 1.5}
+	for metric, want := range of {
 		if got := b.whole[[2]string{"a", metric}]; got != want {
 			t.Errorf("%s is %g", metric, got)
 		}

@@ -149,7 +149,7 @@ def found_in(path: str, text: str) -> Iterator[Any]:
     texts = (
         inner for document in found for inner in strings(document) if '"expr"' in inner and inner.lstrip()[:1] == "{"
     )
-    for document in (*found, *map(_json, texts)):
+    for document in (*found, *map(as_json, texts)):
         if _levels(document) < _DEEP and any(target for target in _targets(document, {})):
             yield document
 
@@ -160,13 +160,6 @@ def _levels(found: Any) -> int:
         inner = (part.values() if isinstance(part, dict) else part if isinstance(part, list) else () for part in here)
         levels, here = levels + 1, [one for parts in inner for one in parts]
     return levels
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _targets(found: Any, above: dict[str, Any]) -> Iterator[dict[str, Any] | None]:

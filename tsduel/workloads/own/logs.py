@@ -9,12 +9,11 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tsduel.core.errors import UserError
 from tsduel.core.wording import number_of
-from tsduel.workloads.own.query import Asked, Query, RefusedError, Template, read_text, span, strings, unique
+from tsduel.workloads.own.query import Asked, Query, RefusedError, Template, as_json, read_text, span, strings, unique
 from tsduel.workloads.own.requests import Data
 
 MOST = 15
@@ -39,7 +38,7 @@ def read(path: str, _data: Data) -> Asked:
     found: list[_Request] = []
     refused: Counter[str] = Counter()
     first: dict[str, int] = {}
-    whole = _json(text)
+    whole = as_json(text)
     if isinstance(whole, dict) and (lists := [whole[kind] for kind in whole if kind.startswith("topBy")]):
         lines = [(1, json.dumps(entry)) for entries in lists if isinstance(entries, list) for entry in entries]
         read_line = _top
@@ -88,16 +87,9 @@ def _query(name: str, group: list[_Request], path: str, latest: float) -> Query:
     return Query(f"{name}-{words}", f"{path}:{group[0].line}", templates, weight, quiet=True)
 
 
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _top(line: str, number: int) -> _Request:
     """Read an entry of VictoriaMetrics' top queries."""
-    entry = _json(line)
+    entry = as_json(line)
     if not isinstance(entry, dict) or not entry.get("query"):
         raise RefusedError("it has no query")
     length_s, times = _number(entry.get("timeRangeSeconds", 0)), int(_number(entry.get("count", 1)))
@@ -109,7 +101,7 @@ def _line(line: str, number: int) -> _Request:
         line = line[line.index('{"') :]
     if not line.startswith("{"):
         return _path(line, number)
-    entry = _json(line)
+    entry = as_json(line)
     if not isinstance(entry, dict):
         raise RefusedError("it is cut off, and no JSON")
     params = entry.get("params")

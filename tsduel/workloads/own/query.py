@@ -1,5 +1,6 @@
 """What a file of queries becomes: named queries, each a list of templates of requests."""
 
+import json
 import math
 import re
 import unicodedata
@@ -187,3 +188,11 @@ def listed(found: object, path: str, what: str) -> list[Any]:
     if not isinstance(found, list) or not found:
         raise UserError(f"{path}: {what} is a list with at least one entry")
     return found
+
+
+def as_json(text: str) -> Any:
+    """Return what a text of JSON holds; None if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
