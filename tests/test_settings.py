@@ -232,6 +232,8 @@ class TestRuns:
         (looked / "tidy").mkdir()
         (looked / "tidy/blocks.csv").write_text("host,cause\nhost1,\nhost1,missing\n")
         assert studies.now(directory).name == "s-02"
+        (looked / "tidy/blocks.csv").write_text("")  # a power cut
+        assert studies.now(directory).name == "s-02"
         (looked / studies.REPORT).unlink()
         codes["s-02"] = 3
         made.clear()

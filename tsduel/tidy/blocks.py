@@ -44,13 +44,17 @@ def decide(run: Run) -> list[Decided]:
 
 
 def lacks_blocks(run_dir: Path) -> bool:
-    """Return whether tidy/ is of a run that could go on: blocks of it were not run, on hosts that are not lost."""
+    """Return whether tidy/ is of a run that could go on: blocks of it were not run, on hosts that are not lost.
+
+    So is a table that has no line, as a power cut may leave it.
+    """
     decided, lost = run_dir / "tidy/blocks.csv", run_dir / "host/lost.json"
     if not decided.exists():
         return False
     gone = files.read_json(lost) if lost.exists() else {}
     with decided.open(newline="", encoding="utf-8") as stream:
-        return any(row["cause"] == MISSING and row["host"] not in gone for row in csv.DictReader(stream))
+        rows = list(csv.DictReader(stream))
+    return not rows or any(row["cause"] == MISSING and row["host"] not in gone for row in rows)
 
 
 def _of_candidate(

@@ -10,7 +10,7 @@ from typing import Any
 from tsduel.core.bounded import bounded
 from tsduel.core.errors import UserError
 from tsduel.core.wording import lasting, number_of
-from tsduel.workloads.own.query import Asked, Query, Template, documents, read_text, span, strings, unique
+from tsduel.workloads.own.query import Asked, Query, Template, as_json, documents, read_text, span, strings, unique
 from tsduel.workloads.own.requests import HOSTS, MOST, Data
 
 SCRAPE_S = 15.0
