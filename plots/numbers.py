@@ -92,7 +92,7 @@ def probability(p: float | None) -> str:
         return f"{p:.4f}"
     # 0.0503 is no 0.05, which is confirmed.
     digits = next(n for n in range(2, 17) if (float(f"{p:.{n}g}") <= ALPHA) == (p <= ALPHA))
-    return f"{float(f'{p:.{digits}g}'):g}"
+    return f"{p:.{digits}g}"
 
 
 def row_digits(row: Mapping[str, Any]) -> int:

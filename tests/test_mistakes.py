@@ -63,7 +63,7 @@ MISTAKES = {
     # Values of knobs.
     "make plan BLOCKS=ten": "BLOCKS: design.blocks: input should be a valid integer (it is 'ten')",
     "make plan BLOCKS=0": "BLOCKS: design.blocks: input should be greater than or equal to 1 (it is 0)",
-    "make plan BLOCKS=010": "BLOCKS: YAML reads 010 in base 8 or 60; write the number without leading zeros or colons",
+    "make plan BLOCKS=010": "BLOCKS: YAML reads a number like this in base 8 or 60: write it without leading",
     "make plan SET=design.seed=9223372036854775808": "design.seed: input should be less than 9223372036854775808",
     "make plan SET=watchdog.block_s=9999999999": "watchdog.block_s: input should be less than or equal to 31622400",
     "make plan CANDIDATE=path:~Nobody": "~Nobody",

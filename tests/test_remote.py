@@ -351,7 +351,7 @@ def test_a_greeting_in_another_encoding(monkeypatch):
     assert host.run("true").stdout.splitlines()[-1] == "boot=1"
 
 
-def test_a_run_takes_no_blocks_of_an_earlier_one_of_its_name(link):
+def test_a_run_takes_no_blocks_of_an_earlier_one_of_its_name(link, monkeypatch):
     """A run that was removed at home, or a colleague's with the same login; one without blocks is in nobody's way."""
     ours = link()
     there = Path(ours.there)
@@ -359,6 +359,10 @@ def test_a_run_takes_no_blocks_of_an_earlier_one_of_its_name(link):
     block.parent.mkdir(parents=True)
     block.touch()
     assert ansible._needs_build(ours)
+    with monkeypatch.context() as patch:
+        command = Host.command
+        patch.setattr(Host, "command", lambda *of: ["sh", "-c", 'echo Welcome; exec "$@"', "sh", *command(*of)])
+        assert ansible._needs_build(ours)
     (there / "plan/experiment.json").write_text("{}")
     with pytest.raises(UserError, match=rf"another run of the name home has left its blocks in {there}: begin a run"):
         ansible._needs_build(ours)

@@ -371,7 +371,7 @@ def test_a_section_is_in_the_report_once_a_module_has_it(tmp_path, monkeypatch):
             numbers.change,
             {8.1234: "+8.1", -0.04: "0.0", 142.3: "+142", 99.97: "+100", 9340.2: "+9,340", -12.35: "-12.3"},
         ),
-        (numbers.probability, {0.0497: "0.05", 0.0503: "0.0503", 0.050003: "0.050003"}),
+        (numbers.probability, {0.0497: "0.05", 0.0503: "0.0503", 0.05000003: "0.05000003"}),
         (numbers.probability, {1: "1", 0.001953125: "0.002", 0.00023: "0.0002", 7e-06: "<0.0001"}),
     ],
 )  # fmt: skip

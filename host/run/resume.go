@@ -32,7 +32,11 @@ func (d *driver) tidyUp() error {
 		return err
 	}
 	// What was loaded may be that of a run of this name that is gone: no block of ours has seen it.
-	return record.RemoveTree(filepath.Join(d.Scratch, "data", "whole"))
+	data := filepath.Join(d.Scratch, "data")
+	if record.WhyNotOurs(data) != "" { // it is said where it is wiped
+		return nil
+	}
+	return record.RemoveTree(filepath.Join(data, "whole"))
 }
 
 // readBlocks reads the finished blocks. What cannot be read now, or is another tsduel's, ends the run: a finished block

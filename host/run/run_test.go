@@ -213,7 +213,6 @@ func TestWhatAPowerCutLeavesIsPutInOrder(t *testing.T) {
 	failIf(t, len(left) > 0, "left: %v", left)
 }
 
-// What is finished is never removed because it cannot be read now, or because another tsduel wrote it.
 // The mark has the run's name, and a run of this name may have been killed and removed, with another plan.
 func TestARunWithoutABlockAsksNoDataOfAnEarlierOneOfItsName(t *testing.T) {
 	f := newFixture(t, 1, 0)
@@ -236,6 +235,7 @@ func TestARunWithoutABlockAsksNoDataOfAnEarlierOneOfItsName(t *testing.T) {
 	}
 }
 
+// What is finished is never removed because it cannot be read now, or because another tsduel wrote it.
 func TestAFinishedBlockThatCannotBeReadStopsTheRun(t *testing.T) {
 	f := newFixture(t, 2, 0)
 	f.run(t.Context(), 0)

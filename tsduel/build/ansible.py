@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -135,8 +136,8 @@ def _needs_build(link: Link) -> bool:
 def _refuse_another(link: Link) -> None:
     """Raise if an earlier run of this name has left blocks there, which would be taken for this run's."""
     done = link.host.run("sh", "-s", "--", link.there, text=_PLAN)
-    digest, ours = done.stdout.strip(), (link.run_dir / Plan.FILE).read_bytes()
-    if digest and digest != hashlib.sha256(ours).hexdigest():
+    found, ours = re.findall(r"^[0-9a-f]{64}$", done.stdout, re.MULTILINE), (link.run_dir / Plan.FILE).read_bytes()
+    if found and found[-1] != hashlib.sha256(ours).hexdigest():  # a login shell may print a greeting first
         raise UserError(
             f"{link.host.name}: another run of the name {link.run_dir.name} has left its blocks in {link.there}: begin "
             f"a run with another RUN=, or remove that directory"

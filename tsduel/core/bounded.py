@@ -14,6 +14,10 @@ SECONDS, BYTES = 10, 1 << 30
 _PAGE = resource.getpagesize()
 
 
+class _LateError(BaseException):
+    """No Exception, which a library would take for its own."""
+
+
 @contextmanager
 def bounded(what: str) -> Iterator[None]:
     """Give what follows ten seconds and a gigabyte; a UserError says that ``what`` would take more.
@@ -27,22 +31,24 @@ def bounded(what: str) -> Iterator[None]:
     is_less = most > BYTES and (soft == resource.RLIM_INFINITY or most < soft)
 
     def late(_signal: int, _frame: FrameType | None) -> None:
-        raise too_much
+        raise _LateError
 
     if is_main:
         before = signal.signal(signal.SIGALRM, late)
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        left_s, _ = signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         if is_less:
             resource.setrlimit(resource.RLIMIT_AS, (most, hard))
         yield
-    except MemoryError:
+    except (MemoryError, _LateError):
         raise too_much from None
     finally:
         if is_main:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+            signal.setitimer(signal.ITIMER_REAL, left_s)
+        if is_less:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _address_space() -> int:

@@ -14,7 +14,8 @@ class UserError(Exception):
     """
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(hidden.sentence(sentence if len(sentence) <= MOST else f"{sentence[:MOST]} ..."))
+        told = hidden.sentence(sentence[: 2 * MOST])  # no secret is cut in half
+        super().__init__(told if len(told) <= MOST else f"{told[:MOST]} ...")
 
     def __str__(self) -> str:
         return "\n".join(map(printable, super().__str__().split("\n")))

@@ -16,8 +16,8 @@ _ALWAYS = re.compile(r"passw|passphrase|pwd|secret|credential", re.IGNORECASE)
 _SWITCH = re.compile(r"(true|false|yes|no|on|off|none|null)?", re.IGNORECASE)
 _SMALL = re.compile(r"-?[\d.]{1,5}[a-z%]{0,3}", re.IGNORECASE)
 # What follows a colon is a port, or a password, also one with a slash that is not escaped.
-# Lengths have a bound, or a text of many URLs would be searched to its end from each of them.
-_USER = r"(?!git@)(?:[^/?#\s'\"]{0,1000}|[^/?#\s:\['\"]{0,1000}:(?!\d+(?!\w))[^\s'\"]{0,1000})@"
+# With a bound, or a text of many URLs would be searched to its end from each of them.
+_USER = r"(?!git@)(?:[^/?#\s'\"]*|[^/?#\s:\['\"]*:(?!\d+(?!\w))[^\s'\"]{0,1000})@"
 _URL_USER = re.compile(rf"(\w://){_USER}")
 _REPOSITORY = re.compile(rf"(?<!\w)(https?://)({_USER})(\S*)")
 _SSH_PASSWORD = re.compile(r"(\w://[^/\s:@]*):[^/\s]*@")
@@ -36,7 +36,7 @@ _BLOCK = re.compile(
 )
 _WITHIN = re.compile(
     r"""(?P<head>(?<![\w.\-/])(?P<name>[\w.-]+)["']?[ \t]*[:=][ \t]*(?:(?:bearer|basic|token)[ \t]+)?)"""
-    r"""(?P<value>"(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'|[^\s,;&"'\[\]{}|>][^\s,;&"'\[\]{}]*)""",
+    r"""(?P<value>"(?:[^"\\\n]|\\.)*"|"[^"\n]*"|'(?:[^'\n]|'')*'|[^\s,;&"'\[\]{}|>][^\s,;&"'\[\]{}]*)""",
     re.IGNORECASE,
 )
 _SCHEME = re.compile(r"(bearer|basic|token)[ \t]+(?=\S)", re.IGNORECASE)
@@ -177,7 +177,7 @@ def _blocks(words: str) -> str:
     while at < len(lines):
         done.append(lines[at])
         at += 1
-        if begun := _BLOCK.fullmatch(done[-1]):
+        if (begun := _BLOCK.fullmatch(done[-1])) and says_secret(begun["name"]):
             width, first = begun.end("head"), at
             while at < len(lines) and (not lines[at].strip() or _indent(lines[at]) > width):
                 at += 1

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tsduel.core import caches
+from tsduel.core import caches, hidden
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.core.results import is_there, run_directory
@@ -102,7 +102,9 @@ def _subject(environment: Mapping[str, str], *, fast: bool) -> tuple[Subject | N
         # In the fast look the next stage reports it.
         return None, None if fast else Line(ERROR, "experiment", str(error))
     except Exception as error:  # noqa: BLE001 - of ours, which the next stage says with its place
-        return None, None if fast else Line(ERROR, "experiment", f"a defect of ours: {error!r}", "please report it")
+        return None, None if fast else Line(
+            ERROR, "experiment", f"a defect of ours: {hidden.sentence(repr(error))}", "tell us"
+        )
 
 
 def _local(about: Subject, environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:

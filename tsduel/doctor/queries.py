@@ -11,6 +11,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.record import DuelType, table
 from tsduel.core.rundir import open_run
 from tsduel.core.wording import last_line, printable
-from tsduel.places import place
+from tsduel.places import hosts, place
 from tsduel.places.ssh.link import Link
 from tsduel.question.experiments import find
 from tsduel.question.read import read_file
@@ -87,14 +88,16 @@ def check(path: str, environment: Mapping[str, str]) -> tuple[str, bool]:
             "ANSIBLE_HOME": os.fspath(cache / "ansible"),
             "PYTHONPATH": os.fspath(Path(__file__).parents[2]),
         }
-        for stage in STAGES:
-            code, sentence = _stage(stage, run_dir.name, variables)
-            if code and not any(run_dir.glob("raw/*/*/block.json")):
-                raise UserError(sentence)
-        if open_run(run_dir).plan.place.kind == "ssh":
-            for link in Link.all(run_dir).values():
-                link.host.run("rm", "-rf", "--", link.there)
-        return _table(run_dir)
+        try:
+            for stage in STAGES:
+                code, sentence = _stage(stage, run_dir.name, variables)
+                if code and not any(run_dir.glob("raw/*/*/block.json")):
+                    raise UserError(sentence)
+            return _table(run_dir)
+        finally:
+            with suppress(UserError):
+                for link in Link.all(run_dir).values() if hosts.known(run_dir) else ():
+                    link.host.run("rm", "-rf", "--", link.there)
 
 
 def _names_data(asked: Mapping[str, Any]) -> bool:

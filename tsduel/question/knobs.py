@@ -112,14 +112,18 @@ def _words(text: str, knob: str) -> list[str]:
 def _value(text: str, where: str) -> Any:
     if text == "-":  # a list with nothing in YAML, and stdin here
         return text
-    if re.fullmatch(r"[-+]?(0\d+|\d+(:\d+)+)", text):
-        raise UserError(f"{where}: YAML reads {text} in base 8 or 60; write the number without leading zeros or colons")
     try:
-        return yamls.load(text, where)
+        value = yamls.load(text, where)
     except UserError:
         if re.match(r"\d{4}-\d", text):  # YAML reads a date that is none; who uses it says how it is written
             return text
         raise UserError(f"{where}: {text!r} is not a value") from None
+    if type(value) is int and re.fullmatch(r"[-+]?(0[\d_]+|[\d_]+(:\d+)+)", text):
+        raise UserError(
+            f"{where}: YAML reads a number like this in base 8 or 60: write it without leading zeros and colons, or a "
+            """text in quotes of both kinds, '"010"'"""
+        )
+    return value
 
 
 def fields_set(knobs: Mapping[str, str]) -> dict[str, str]:

@@ -14,18 +14,18 @@ from tsduel.core.bounded import bounded
 from tsduel.core.errors import UserError
 
 SECTION = "parameters"
-_MOST_POWER = 64
+_MOST_BITS = 1 << 16
 
 
 class _Sandbox(SandboxedEnvironment):
-    """Jinja's, with small exponents: a number of a billion digits is made in one instruction."""
+    """Jinja's, with powers of some thousand digits: one of a billion is made in one instruction."""
 
     intercepted_binops = frozenset({"**"})
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Raise each number to a power."""
-        if abs(right) > _MOST_POWER:
-            raise ValueError(f"an exponent is {_MOST_POWER} at most, and not {right}")
+        if isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > _MOST_BITS:
+            raise ValueError("a power has too many digits")
         return super().call_binop(context, operator, left, right)
 
 
