@@ -19,7 +19,7 @@ SCRATCH_BYTES = 2 << 30
 PREPARE_S = 900
 # {project} is the project's directory on the measured machine.
 BUILD_SCRIPT = "{project}/ansible/roles/build/files/build-benchmarks"
-# Limits as in experiments/local.yml, for a shared machine.
+# For a machine that is shared: a benchmark runs alone, so other programs spoil it more than they do a duel.
 _SHARED = {"steal_pct": 30, "foreign_cpu_pct": 30, "canary_pct": None}
 
 
