@@ -132,6 +132,20 @@ def opposed(row: Mapping[str, Any]) -> bool:
     return first != second
 
 
+def apart(row: Mapping[str, Any]) -> bool:
+    """Return whether the quotient of a row's values is off its change: by what one sees, and a quarter of the interval.
+
+    Or the values move the other way.
+    """
+    before, after, moved, low = (
+        row[key] for key in ("baseline_pseudomedian", "candidate_pseudomedian", "change_pct", "lo_pct")
+    )
+    if by_ratio(row) or None in {before, after, moved, low} or before <= 0:
+        return False
+    off, seen = abs(100 * (after / before - 1) - moved), 0.5 * 10 ** -places(row)
+    return off >= max(seen, (row["hi_pct"] - low) / 4) or opposed(row)
+
+
 def by_ratio(row: Mapping[str, Any]) -> bool:
     """Return whether a row compares different databases: it has no threshold, and ratios replace percents."""
     return not row["threshold_pct"]

@@ -19,7 +19,7 @@ from tsduel.workloads.tsbs.output import LoadInterval, LoadOutput
 
 KNOBS = ("TSBS_LOAD_RESULT_CSV_FILE", "TSBS_LOAD_RESULT_CSV_FILE_COMPARE")
 OUT = "plot-load"
-_TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval is mostly rounding error
+_TAIL_FROM = 0.5  # of a reporting period
 
 
 def main(environment: Mapping[str, str]) -> None:
@@ -66,10 +66,15 @@ def _curve(load: LoadOutput) -> list[tuple[float, float]]:
         by_clock = interval.clock - first + period_s
         at = by_clock if by_clock > at + period_s + 1 else at + period_s
         curve.append((at, interval.rate))
-    if load.samples is not None and load.seconds is not None:
-        left, seconds = load.samples - (load.intervals[-1].total if load.intervals else 0), load.seconds - at
-        if seconds > 0 and (seconds >= _TAIL_FROM * period_s or not curve):
-            curve.append((load.seconds, max(left, 0.0) / seconds))
+    if load.samples is not None and load.seconds is not None and (seconds := load.seconds - at) > 0:
+        totals, ends = (
+            [0.0, 0.0, *itertools.accumulate((each.total for each in load.intervals), max)],
+            [0.0, *(end for end, _ in curve)],
+        )
+        # Too short for a rate of its own, it is one with the interval before.
+        whole = seconds >= _TAIL_FROM * period_s or not curve
+        since, total = (at, totals[-1]) if whole else (ends[-2], totals[-2])
+        curve[len(curve) - (not whole) :] = [(load.seconds, max(load.samples - total, 0.0) / (load.seconds - since))]
     return curve
 
 

@@ -201,8 +201,11 @@ def sentence(row: Row, metric: Metric) -> str:
     sized = f"{sized} ({_evidence(row, metric)})"
     if numbers.by_ratio(row) and verdict in {"worse", "better"}:
         return sized
-    where = "its estimate is below" if _is_wide(row) else "below"
-    real = f"real, but {where} the {matters} that matter{', its interval is not' if _is_wide(row) else ''} (negligible)"
+    real = f"real, but below the {matters} that matter (negligible)"
+    if _is_wide(row):
+        most = max(abs(row["lo_pct"]), abs(row["hi_pct"]))
+        real = f"real; its estimate is below the {matters} that matter, and up to {numbers.size(most)} % is possible "
+        real += "(negligible)"
     return f"{sized}: {real if verdict == 'negligible' else ('clear ' if row['clear'] else '') + verdict}"
 
 

@@ -432,6 +432,22 @@ def test_both_sides_share_a_unit(unit, values, printed):
     assert numbers.sides(row) == printed
 
 
+@pytest.mark.parametrize(
+    ("change", "apart"),
+    [
+        ({}, False),  # of +2.04 %, as the change
+        ({"change_pct": 2.9, "lo_pct": 2.5, "hi_pct": 3.3}, True),
+        ({"change_pct": 2.08, "lo_pct": 2.06, "hi_pct": 2.1}, False),  # nobody sees that
+        ({"change_pct": 2.9, "lo_pct": 1.0, "hi_pct": 4.9}, False),  # little beside what chance does
+        ({"change_pct": -2.0, "lo_pct": -3.0, "hi_pct": 3.0}, True),  # the other way
+        ({"change_pct": 2.9, "lo_pct": 2.5, "hi_pct": 3.3, "threshold_pct": 0.0}, False),  # of databases
+    ],
+)
+def test_two_values_whose_quotient_is_another_change_are_told(change, apart):
+    """Each is estimated for its side; the change is of the blocks."""
+    assert numbers.apart(ROW | change) is apart
+
+
 OPEN = {"verdict": "inconclusive", "lo_pct": -2.0, "hi_pct": 9.0, "p_adj": 0.4}
 SCREEN = {"verdict": "inconclusive (n < 6)"}
 DECIDES = "9.0 % faster block by block, which decides"
@@ -439,7 +455,7 @@ BETTER = {"verdict": "improvement", "clear": True, "change_pct": -9.0, "lo_pct":
 SAME = {"verdict": "equivalent"}
 P, BELOW = "adjusted p 0.002", "real, but below the 0.2 % that matter"
 COUNTED = {"threshold_pct": 0.2, "change_pct": 0.24, "lo_pct": 0.21, "hi_pct": 0.27}
-LOW = "real, but its estimate is below the 2 % that matter, its interval is not"
+LOW = "real; its estimate is below the 2 % that matter, and up to 2.2 % is possible"
 FOUND = "2.0 % slower (95 % CI 1.8 to 2.2 %, adjusted p {} blocks)"
 UNSURE = "2.0 % slower, not confirmed (95 % CI 0.3 to 3.8 %, adjusted p 0.055, 10 blocks)"
 NEVER = {"verdict": "not comparable", "warnings": "not comparable: candidate never has it"}

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	tailFrom = 0.5 // of a reporting period: the rate of a shorter last interval is mostly rounding error
+	tailFrom = 0.5 // of a reporting period: a shorter last interval is one with that before it
 	leastS   = 0.4 // the kernel counts CPU in steps of 10 ms: over a shorter time a rate is mostly rounding error
 )
 
@@ -77,9 +77,18 @@ func (o loadOutput) curve(period float64) (curve [][2]float64) {
 		}
 		curve = append(curve, [2]float64{at, i.rate})
 	}
-	last := append([]interval{{}}, o.intervals...)[len(o.intervals)]
-	if left := o.seconds - at; left > 0 && (left >= tailFrom*period || len(curve) == 0) {
-		curve = append(curve, [2]float64{o.seconds, max(o.samples-last.total, 0) / left})
+	totals := []float64{0, 0}
+	for _, i := range o.intervals {
+		totals = append(totals, max(totals[len(totals)-1], i.total)) // a line without numbers has none
+	}
+	n := len(curve)
+	switch left := o.seconds - at; {
+	case !(left > 0): // killed: it has no summary
+	case left >= tailFrom*period || n == 0:
+		curve = append(curve, [2]float64{o.seconds, max(o.samples-totals[n+1], 0) / left})
+	default: // too short for a rate of its own
+		since := append([][2]float64{{}}, curve...)[n-1][0]
+		curve[n-1] = [2]float64{o.seconds, max(o.samples-totals[n], 0) / (o.seconds - since)}
 	}
 	return curve
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"tsduel/host/record"
@@ -131,6 +132,11 @@ func TestTheOutputOfALoader(t *testing.T) {
 	}
 	if curve := o.curve(1); len(curve) != 3 || curve[1] != [2]float64{2, 50} || curve[0][1] != 0 ||
 		!near(curve[2][1], 100, 1e-9) {
+		t.Error(curve)
+	}
+	// Too short for a rate of its own: one with the interval before, and it ends where the load did.
+	short := readLoad(written(t, lines+strings.Replace(loaded, "2.600sec", "2.400sec", 1)))
+	if curve := short.curve(1); len(curve) != 2 || curve[1][0] != 2.4 || !near(curve[1][1], 110/1.4, 1e-9) {
 		t.Error(curve)
 	}
 	for period, want := range map[float64]float64{1: 50, 0.25: 60} {

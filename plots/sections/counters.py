@@ -13,8 +13,8 @@ from tsduel.stats.power import FEWEST_BLOCKS
 MOST = 4
 """Most counters of a line, most query types."""
 NOTE = (
-    "These are the database's own counters whose 95 % interval (not adjusted) excludes zero. They moved together with "
-    "the metric; that does not prove a cause."
+    "These are the database's own counters whose 95 % interval (not adjusted) excludes zero. They changed in "
+    "the same blocks, some of them the other way. That does not prove a cause."
 )
 _CONFIRMED = {"regression", "improvement"}
 

@@ -40,8 +40,9 @@ def section(source: Source, pictures: Pictures) -> str:
         pictures.show(
             "distributions", "distributions of service times",
             f"Distribution of the service times of each query type: {source.names}",
-            "All exchanges of the blocks that count. The time axis is logarithmic: equal distances are equal ratios. "
-            "The marks are p50, p95 and p99.", figure,
+            "All exchanges of the blocks that count, taken together: the tables go block by block, so their "
+            "percentiles may differ. The time axis is logarithmic: equal distances are equal ratios. The fastest and "
+            "the slowest 0.12 % lie outside. The marks are p50, p95 and p99.", figure,
         ),
         *tables.each(source, lambda side: tables.shifts(side, source, percentiles(source)), "shifts"),
         markup.folded(

@@ -13,7 +13,8 @@ from tsduel.core.tables import COINS
 MOST_FLAGS = 10
 FLAG, INVALID = "flag", "invalid"
 SECOND = (
-    "How far the change is higher in the blocks in which the candidate was second than on average, and p. The first "
+    "How far the change is higher in the blocks in which the candidate was second than on average, and p (in a "
+    "warning it is larger: as often as coins were looked at). The first "
     "columns compare blocks, the last column compares the sittings of a block. The order is balanced, so these effects "
     "cancel out in the change; from 12 pairs of blocks on they are taken out of its interval, too."
 )

@@ -10,6 +10,7 @@ from plots.pictures import Pictures
 from plots.sections import heading
 from plots.source import Source
 from tsduel.core.plan import Asked, Component, Variant
+from tsduel.workloads.tsbs.queries import SERIES_A_HOST
 
 _HASH, _SHORT = 20, 12
 
@@ -127,6 +128,18 @@ def _pins(pinned: str, pin: dict[str, Any]) -> str:
     return f"{pinned} ({pin['reason']})" if pin["reason"] else pinned
 
 
+def asked(source: Source) -> str:
+    """Return a sentence about the data of a run: how much of what; empty without data."""
+    work = source.plan.workload
+    if work is None:
+        return ""
+    samples = f"{numbers.count(work.samples)} samples"
+    if work.own_data:
+        return f"Data: {work.own_data}."
+    series = f"{numbers.count(work.scale * SERIES_A_HOST)} series, " if work.use_case == "cpu-only" else ""
+    return f"TSBS {work.use_case}: {numbers.count(work.scale)} hosts, {series}{samples}."
+
+
 def _data(source: Source) -> str:
     workload = source.plan.workload
     if workload is None:
@@ -144,8 +157,8 @@ def own(source: Source) -> str:
     return " ".join(filter(None, (source.plan.own.version, source.plan.own.commit)))
 
 
-def command(kind: str, asked: Asked) -> str:
+def command(kind: str, written: Asked) -> str:
     """Return the command that asks this again, as a block of code."""
-    words = ["make", kind, *([f"EXPERIMENT={asked.experiment}"] if asked.experiment else [])]
-    words += [f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in asked.knobs.items() if v]
+    words = ["make", kind, *([f"EXPERIMENT={written.experiment}"] if written.experiment else [])]
+    words += [f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in written.knobs.items() if v]
     return markup.block(shlex.join(words), "shell")

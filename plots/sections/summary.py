@@ -16,6 +16,10 @@ from tsduel.stats import calibration as calibration_of
 from tsduel.stats.power import FEWEST_BLOCKS
 
 MOST_REASONS = 5
+APART = (
+    "\\* The two values are estimated each for its side, and their quotient is another one. The change is computed "
+    "block by block: it is the result."
+)
 _GROUPS = (
     ({"failed"}, "✗ a check failed"),
     ({"regression", "worse"}, "**✗ worse** in something"),
@@ -46,22 +50,25 @@ def section(source: Source, pictures: Pictures) -> str:
 
 def table(comparison: Comparison) -> str:
     """Return a row for each subject: both values, the change with its interval, the verdict."""
-    rows = []
+    rows, apart = [], False
     for row in sentences.subjects(comparison):
         unit, values = numbers.sides(row)
         interval = numbers.interval(row)
         reach = f" ({interval})" if interval != numbers.MISSING else ""
-        both = f"{' → '.join(values)} {unit}"
-        rows.append([comparison.named(row), both, f"{numbers.changed(row)}{reach}", comparison.mark(row)])
+        both, star = f"{' → '.join(values)} {unit}", "*" * numbers.apart(row)
+        matters = numbers.MISSING if numbers.by_ratio(row) or row.get("native") else f"{row['threshold_pct']:g} %"
+        apart = apart or bool(star)
+        rows.append(
+            [comparison.named(row), both, f"{numbers.changed(row)}{star}{reach}", matters, comparison.mark(row)]
+        )
     kind = "ratio" if comparison.crosses else "change, %"
-    heads = ["", " → ".join(map(markup.text, comparison.labels)), f"{kind} (95 % CI)", "verdict"]
-    return markup.table(heads, rows, range(1, 3)) if rows else ""
+    heads = ["", " → ".join(map(markup.text, comparison.labels)), f"{kind} (95 % CI)", "matters from", "verdict"]
+    return markup.paragraphs(markup.table(heads, rows, range(1, 4)), APART if apart else "") if rows else ""
 
 
 def stands(source: Source) -> str:
     """Return what the answer stands on: blocks, the day, the CPUs, the data, the answers that were compared."""
-    machine, data = dict(sides.machine(source)), source.plan.workload
-    samples = f"{numbers.count(data.samples)} samples" if data else ""
+    machine = dict(sides.machine(source))
     planned, few = source.plan.design.blocks, min(len(side.valid) for side in source.comparisons)
     of = f" of {planned}" if few < planned else ""
     made = {f"{number_of(len(side.valid), 'block')}{of}{side.on_hosts}" for side in source.comparisons}
@@ -69,8 +76,12 @@ def stands(source: Source) -> str:
     limits = source.plan.limits.words if source.plan.limits else ""
     held = f"each server held to {limits}" if limits else ""
     cpu = markup.text(machine.get("CPU", ""))
-    measured = f"{', '.join(filter(None, [blocks, source.plan.created[:10], cpu, held, samples]))}."
-    return " ".join(filter(None, [measured, compared_answers(source)]))
+    same = {name: values[0] for name, values in sides.identities(source) if len(set(values)) == 1}
+    pins = (source.run.host.get("pin") or {}).get("server") if source.plan.duels else ()
+    pinned = f"each server on {number_of(len(pins), 'CPU')}" if pins else ""
+    facts = [same.get("database", ""), blocks, source.plan.created[:10], cpu, pinned, held, same.get("Go", "")]
+    measured = f"{', '.join(filter(None, facts))}."
+    return " ".join(filter(None, [measured, sides.asked(source), compared_answers(source)]))
 
 
 def matrix(source: Source) -> tuple[list[str], list[list[str]], range]:
