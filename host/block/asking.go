@@ -279,7 +279,7 @@ func (a *asking) keep() error {
 		result.First.QueryType = a.queryType
 		a.differences = append(a.differences, *result.First)
 	}
-	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(a.in.Host.Pin.Client)))
+	share := float64(result.ClientCPU) / float64(result.Elapsed) / a.in.clientCPUs()
 	if share > bottleneck {
 		a.in.note("", a.queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
 	}

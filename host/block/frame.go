@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -154,6 +155,11 @@ func (f *frame) blameLogs(err error) error {
 }
 
 // loadsInTurn says that the queries are asked of the data that was loaded in turn (design.load: in_turn).
+// clientCPUs is how many CPUs the client may use.
+func (f *frame) clientCPUs() float64 {
+	return float64(max(1, cmp.Or(len(f.Host.Pin.Client), f.Host.CPUs)))
+}
+
 func (f *frame) loadsInTurn() bool { return f.Plan.Design.Load == record.InTurn }
 
 // samplesOf is how many samples the first lines of a file have. Each line of TSBS has as many.

@@ -11,6 +11,7 @@ import (
 	"tsduel/host/exchange"
 	"tsduel/host/profiles"
 	"tsduel/host/record"
+	"tsduel/host/scrape"
 	"tsduel/host/servers"
 )
 
@@ -28,6 +29,7 @@ type ingestion struct {
 	kept   record.DuelLoad
 	before map[string][]byte // the counters at its begin
 	read   int               // readings of the counters at its begin
+	looks  map[string]int    // whether all samples had arrived, each of which cost a reading
 	ended  time.Time         // of the last batch
 }
 
@@ -61,7 +63,7 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 			i.kept.DrainS = time.Since(i.ended).Seconds()
 			endProfile(i.kept.Samples)
 			return i.all(func(v *variant) error {
-				i.kept.Counters[v.Name] = workOf(v, i.sitting, i.before[v.Name], i.readings-i.read)
+				i.kept.Counters[v.Name] = workOf(v, i.sitting, i.before[v.Name], i.readings-i.read+i.looks[v.Name])
 				return v.stored(i.kept.Samples, i.before[v.Name], i.bodies[v.Name])
 			})
 		},
@@ -138,8 +140,13 @@ func (i *ingestion) exchange(ctx context.Context, file *table, job exchange.Job)
 func (i *ingestion) drain(ctx context.Context) error {
 	phase := i.enter("settle", "")
 	defer phase.close(0, 0)
-	err := i.all(func(v *variant) error {
-		if err := v.arrive(ctx, i.kept.Samples, i.before[v.Name]); err != nil || i.in.Plan.Deployed() {
+	i.looks = map[string]int{}
+	err := i.all(func(v *variant) (err error) {
+		// Not sooner: an answer that the server repeats costs less, so it could not be taken off.
+		if i.looks[v.Name], err = v.arrive(ctx, i.kept.Samples, i.before[v.Name], scrape.CacheAge); i.looks[v.Name] > 0 {
+			i.countersRead = time.Now()
+		}
+		if err != nil || i.in.Plan.Deployed() {
 			return err
 		}
 		return v.AskToSettle(ctx, "natural")

@@ -29,7 +29,9 @@ func TestMisbehaviour(t *testing.T) {
 			func(p *record.Plan) { p.Watchdog.LoadStallS = 8 }},
 		{"server", "hang-metrics", solo, "settle",
 			"the database did not settle within 4 s: its counters cannot be read at http://127.0.0.1:",
-			func(p *record.Plan) { p.Settle.TimeoutS, scrape.Timeout = 4, 4*time.Second }},
+			func(p *record.Plan) { // also where a block has a limit
+				p.Settle.TimeoutS, scrape.Timeout, p.Watchdog.BlockS = 4, 4*time.Second, new(600.0)
+			}},
 		{"server", "flood-metrics", solo, "settle", "^the counters of the server cannot be read: " +
 			"GET http://127.0.0.1:.*/metrics: an answer of more than 64 MiB, and tsduel reads no more$", nil},
 		{"server", "broken-metrics", solo, "settle", "^the counter vm_rows of /metrics cannot be read: .*: vm_rows{",

@@ -127,7 +127,7 @@ func (r *rates) mixed(ctx context.Context) error {
 		}
 	}
 	if len(r.queues()) > 0 {
-		if err := r.arrive(ctx, phase.Samples, before); err != nil {
+		if _, err := r.arrive(ctx, phase.Samples, before, arriveEvery); err != nil {
 			return err
 		}
 		after = r.Metrics(ctx)
@@ -294,7 +294,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	phase = &record.RatePhase{Seconds: totals.Elapsed.Seconds(), CPUNS: now.Sum() - cpu.Sum(),
 		ClientCPUNS: int64(totals.ClientCPU), RSSBytes: sum.RSS}
 	phase.ClientShare = totals.ClientCPU.Seconds() / max(1e-3, totals.Elapsed.Seconds()) /
-		float64(max(1, len(r.in.Host.Pin.Client)))
+		r.in.clientCPUs()
 	if after, err = r.Snapshots.Body(ctx, true); err != nil {
 		return nil, nil, nil, err
 	}

@@ -101,3 +101,12 @@ func TestALadderEndsAfterTwoRungsThatAreNotHeld(t *testing.T) {
 		t.Errorf("%+v", rungs)
 	}
 }
+
+func TestTheClientsShareIsOfTheCPUsThatItMayUse(t *testing.T) {
+	for cpus, pinned := range map[float64][]int{16: nil, 2: {0, 1}} {
+		f := &frame{Spec: record.Spec{Host: record.Facts{CPUs: 16, Pin: record.Pin{Client: pinned}}}}
+		if f.clientCPUs() != cpus {
+			t.Errorf("%g of %v", f.clientCPUs(), pinned)
+		}
+	}
+}

@@ -25,31 +25,29 @@ type drain struct {
 	written int64
 }
 
-// arrive waits until so many samples are stored, if a component acknowledges samples earlier. It gives up if
-// none has arrived for as long as a load may stall: stored then tells the number.
-func (v *variant) arrive(ctx context.Context, samples int64, before []byte) error {
+// arrive waits until so many samples are stored, if a component acknowledges samples earlier, and returns how often it
+// has looked. It gives up if none has arrived for as long as a load may stall: stored then tells the number.
+func (v *variant) arrive(ctx context.Context, samples int64, before []byte, every time.Duration) (looks int, err error) {
 	counter, has := v.Module.Counters["stored"]
 	if !has || len(v.queues()) == 0 {
-		return nil
+		return 0, nil
 	}
 	for last, since := -1.0, time.Now(); ; {
 		body := v.Metrics(ctx)
+		looks++
 		now, _, err := moved("samples_stored", counter, before, body)
 		switch {
 		case err != nil:
-			return err
+			return looks, err
 		case len(body) > 0 && now*max(1, v.Module.SamplesPerRow) >= float64(samples):
-			return nil
+			return looks, nil
 		case len(body) > 0 && now != last:
 			last, since = now, time.Now()
 		case time.Since(since) >= record.Seconds(v.in.Plan.Watchdog.LoadStallS):
-			return nil
+			return looks, nil
 		}
-		if err := v.Died(); err != nil {
-			return err
-		}
-		if err := record.Sleep(ctx, arriveEvery); err != nil {
-			return err
+		if err := cmp.Or(v.Died(), record.Sleep(ctx, every)); err != nil {
+			return looks, err
 		}
 	}
 }

@@ -291,7 +291,6 @@ func (s *sitting) cpuUsed(ctx context.Context, length time.Duration) (used map[s
 	err error) {
 	used = map[string]int64{}
 	known := map[string]int{}
-	begin := time.Now()
 	read := func(sign int64) error {
 		return s.all(func(v *variant) error {
 			cpu, err := v.CPU()
@@ -308,11 +307,12 @@ func (s *sitting) cpuUsed(ctx context.Context, length time.Duration) (used map[s
 	if err := read(-1); err != nil {
 		return nil, 0, err
 	}
+	begin := time.Now() // the counters of a deployment are read a second after others
 	if err := record.Sleep(ctx, length); err != nil {
 		return nil, 0, err
 	}
-	seconds = time.Since(begin).Seconds()
 	err = read(1)
+	seconds = time.Since(begin).Seconds()
 	maps.DeleteFunc(used, func(name string, _ int64) bool { return known[name] < 2 })
 	return used, seconds, err
 }

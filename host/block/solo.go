@@ -195,7 +195,7 @@ func (a *alone) load(ctx context.Context, data record.DataFile, part, phase stri
 		return err
 	}
 	if len(a.queues()) > 0 {
-		if err := a.arrive(ctx, planned, before); err != nil {
+		if _, err := a.arrive(ctx, planned, before, arriveEvery); err != nil {
 			return err
 		}
 		a.record.ArriveS = new(time.Since(exit.At).Seconds())

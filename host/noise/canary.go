@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +45,7 @@ func since(begin time.Time) float64 { return round(time.Since(begin).Seconds()) 
 var kept atomic.Uint64 // without it a compiler could remove the spin
 
 func spinAll() float64 {
+	runtime.SetDefaultGOMAXPROCS() // by itself Go sees a second later that we may use all CPUs again
 	begin := time.Now()
 	var all sync.WaitGroup
 	for range proc.Allowed() {

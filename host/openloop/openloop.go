@@ -78,8 +78,9 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	// A worker that sleeps until a start holds one of Go's processors, and others have to read answers
-	// meanwhile. More processors than that would spin in search of work.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(len(proc.Allowed()) + len(streams)))
+	// meanwhile. More processors than that would spin in search of work. Afterwards Go follows our CPUs again.
+	runtime.GOMAXPROCS(len(proc.Allowed()) + len(streams))
+	defer runtime.SetDefaultGOMAXPROCS()
 	if job.Ready != nil {
 		job.Ready()
 	}

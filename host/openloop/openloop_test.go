@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -290,6 +291,36 @@ func TestAnEndedContextAndABrokenSourceEndIt(t *testing.T) {
 	job.Streams[0].Lines.File = "nowhere"
 	if _, _, err := Run(t.Context(), job); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// The client's CPUs are some of ours; what comes after it may use all of them, and the next canary does.
+func TestAfterwardsGoFollowsOurCPUsAgain(t *testing.T) {
+	cpus := proc.Allowed()
+	if len(cpus) < 2 {
+		t.Skip("one CPU")
+	}
+	url, _ := stub(t)
+	undo, err := proc.Pin(cpus[:1])
+	if err != nil {
+		t.Skip(err)
+	}
+	until := func(want int) bool { // Go looks once a second
+		for range 100 {
+			if runtime.GOMAXPROCS(0) == want {
+				return true
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		return false
+	}
+	if !until(1) {
+		t.Log("Go does not follow the CPUs that we may use")
+	}
+	run(t, jobOf(t, url, 100, 50*time.Millisecond, 4))
+	must(t, undo())
+	if !until(len(cpus)) {
+		t.Errorf("%d of %d CPUs", runtime.GOMAXPROCS(0), len(cpus))
 	}
 }
 

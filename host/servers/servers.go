@@ -132,6 +132,9 @@ func (s *Server) Base() string {
 // counters are the server's own: the text of /metrics, or the answer of its adapter. Of too much of it died tells.
 func (s *Server) counters(ctx context.Context) (text []byte, err error) {
 	if s.Metrics != "" {
+		// A limit of the whole block is none of one answer.
+		ctx, cancel := context.WithTimeout(ctx, scrape.Timeout)
+		defer cancel()
 		text, err = scrape.Fetch(ctx, s.Metrics)
 	} else {
 		answer, failed := s.ask(ctx, scrape.Timeout, "metrics")

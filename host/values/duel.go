@@ -132,10 +132,16 @@ func byType(records []record.DuelType, do func(subject string, own []record.Duel
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		do(name, of[name])
 	}
-	if of[mix] != nil {
-		records = of[mix]
+	do(every, forAll(records))
+}
+
+// forAll are the records that stand for all types: those of the mix, if there is one.
+func forAll(records []record.DuelType) []record.DuelType {
+	ofMix := slices.DeleteFunc(slices.Clone(records), func(r record.DuelType) bool { return r.QueryType != mix })
+	if len(ofMix) > 0 {
+		return ofMix
 	}
-	do(every, records)
+	return records
 }
 
 // counted are the metrics of the database's own counters, how these are called, and their unit.
@@ -178,7 +184,7 @@ func (b *block) duel(d *record.DuelRecord) error {
 	}
 	byType(d.Types, func(subject string, own []record.DuelType) { b.ofType(d, subject, own) })
 	for _, role := range b.roles {
-		cpu := clocks(d.Types, func(t record.DuelType) clock {
+		cpu := clocks(forAll(d.Types), func(t record.DuelType) clock {
 			return clock{t.Sitting, int64(t.Exchanges), only(t.CPUNSByRole, role)}
 		})
 		b.perOperation("duel_role_cpu_us", role, cpu, 1e3)

@@ -239,3 +239,36 @@ func TestWhatIsJudgedAtARateIsTheResponseTime(t *testing.T) {
 		}
 	}
 }
+
+// Of a mix of a user's queries, what stands for all is the mix: a heavy query that is rare in it is asked as often as
+// any other by itself.
+func TestAComponentsCPUIsThatOfTheMix(t *testing.T) {
+	of := func(name string, exchanges int, ns int64) record.DuelType {
+		by := map[string]map[string]int64{"a": {"vmselect": ns}}
+		return record.DuelType{QueryType: name, Exchanges: exchanges, CPUNSByRole: by}
+	}
+	records := []record.DuelType{of("busy", 100, 9e9), of(mix, 1000, 1e9)}
+	if all := forAll(records); len(all) != 1 || all[0].QueryType != mix || len(forAll(records[:1])) != 1 {
+		t.Error(all)
+	}
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &block{Block: record.NewBlock(record.BlockRow{}), rows: map[string][][]string{}, alive: []string{"a"},
+		roles: []string{"vmselect"}, whole: map[[2]string]float64{},
+		plan: &record.Plan{Variants: []record.Variant{{Name: "a"}}}}
+	b.dir = t.TempDir()
+	must(os.MkdirAll(filepath.Join(b.dir, "duel"), 0o755))
+	table, err := record.CreatePacked(filepath.Join(b.dir, "duel/exchanges.csv.gz"))
+	must(err)
+	_, err = table.WriteString("query_type,sitting,k,order,bytes,a_ns\n")
+	must(err)
+	must(table.Close())
+	must(b.duel(&record.DuelRecord{Types: records}))
+	want := []string{"a", "vmselect", "duel_role_cpu_us", "1000"} // a second of a thousand queries
+	if !slices.ContainsFunc(b.rows["values"], func(row []string) bool { return slices.Equal(row, want) }) {
+		t.Error(b.rows["values"])
+	}
+}
