@@ -105,6 +105,9 @@ func BenchmarkSkips(b *testing.B)  { b.Skip("needs an S3 bucket") }
 func BenchmarkPanics(b *testing.B) { panic("index out of range") }
 func BenchmarkLeaves(b *testing.B) { os.Exit(0) }
 func BenchmarkSleeps(b *testing.B) { time.Sleep(time.Hour) }
+func BenchmarkCommand(b *testing.B) {
+	if b.N == 1 { exec.Command("timeout", "4", "sh", "-c", "while :; do :; done").Run() }
+}
 func BenchmarkOdd(b *testing.B) {
 	if allocs%2 == 1 { panic("odd") }
 	for range b.N { spin(10) }
@@ -370,7 +373,7 @@ func TestWhatMeasuredNothing(t *testing.T) {
 		"Panics": "ended with exit code 2: panic: index out of range",
 		"Leaves": "ended without PASS: the test binary left before",
 		"Nothing": "matches no benchmark of baseline; " +
-			"there are: BenchmarkEscapes, BenchmarkFails, BenchmarkLeaves, .*BenchmarkWork",
+			"there are: BenchmarkCommand, BenchmarkEscapes, BenchmarkFails, BenchmarkLeaves, .*BenchmarkWork",
 		"Sleeps": `hangs: no output and no CPU for 2 s \(watchdog.idle_s\)`,
 		"Prints": "wrote [0-9]+ MiB, and 4 MiB are the most: its output is cut",
 		"Spins":  `did not end: no output for 2 s \(watchdog.silent_s\)`,
@@ -410,6 +413,15 @@ func TestWhatMeasuredNothing(t *testing.T) {
 				t.Errorf("still running: %s", left)
 			}
 		})
+	}
+}
+
+// Its own process waits, and uses no CPU.
+func TestABenchmarkThatRunsAProgramIsNotTakenForOneThatHangs(t *testing.T) {
+	r := newRun(t, "^BenchmarkCommand$", 10)
+	r.Plan.Watchdog.IdleS = 2
+	if b := r.block(0, "warmup"); len(b.Failures) != 0 {
+		t.Errorf("%+v", b.Failures)
 	}
 }
 

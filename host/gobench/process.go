@@ -159,7 +159,7 @@ func (s *side) watch(ctx context.Context, p *proc.Process, what string, from int
 			if written := size(s.stdout) + size(s.stderr); written != seen {
 				seen, heard, busy = written, now, now
 			}
-			cpu, _ := proc.CPU(p.Pid) // on an error it has ended, as the next turn sees
+			cpu := p.CPU() // an operation may be a program of its own
 			if cpu-used > watchEvery/idleCore {
 				busy = now
 			}
