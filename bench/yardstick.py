@@ -32,6 +32,7 @@ from tsduel.core.files import read_json
 from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.rundir import Run, open_run
 from tsduel.core.sections import Part, first_error
+from tsduel.core.wording import number_of
 from tsduel.stats.power import ALPHA
 
 PROTOCOL = 2
@@ -351,8 +352,12 @@ def table(judged_lines: Sequence[Mapping[str, str]], book: Truth) -> str:
 
     def cell(pair: str, judge: str) -> str:
         row = of.get((pair, judge))
-        size = f" {float(row['size_pct']):+.1f} %" if row and row["size_pct"] else ""
-        return f"{good[pair, judge]}{size}" if row else ""
+        if row is None:
+            return ""
+        said, size = good[pair, judge], f"{float(row['size_pct']):+.1f} %" if row["size_pct"] else ""
+        if said == FALSE and row["verdict"] != DIFFERS:  # of what was not asked
+            return f"{said} in {number_of(row['also'].count(';') + 1, 'other metric')} (asked: {size or 'no size'})"
+        return f"{said} {size}".rstrip()
 
     pairs = [
         [markup.code(pair), book.pairs[pair].asked, _true(book.pairs[pair]), *(cell(pair, judge) for judge in names)]

@@ -203,7 +203,7 @@ class TestTable:
             "missed",
             "quiet",
         ]
-        assert cells["comments"][2] == "FALSE ALARM +0.1 %"
+        assert cells["comments"][2] == "FALSE ALARM in 1 other metric (asked: +0.1 %)"
 
     def test_our_misses_stand_first(self):
         """Before what others missed."""
