@@ -262,6 +262,7 @@ SAYS = {
     "tsduel.places.k8s.bring:one": brought_one,
     "tsduel.doctor.__main__:_there": looked,
     "tsduel.build.ansible:_needs_build": ansible._needs_build,
+    "tsduel.build.ansible:_refuse_another": ansible._refuse_another,
     "tsduel.rounds.control:_status": lambda link: control.status(link.run_dir),
     "tsduel.rounds.control:stop": lambda link: control.stop(link.run_dir),
     "tsduel.rounds.control:fetch": lambda link: control.fetch(link.run_dir),
@@ -700,7 +701,7 @@ MARKS = re.compile(
 EVENTS = {
     *("tsduel.rounds.attend:Attendant._follow", "tsduel.rounds.remote:main", "tsduel.rounds.view.events:parse"),
     *("tsduel.rounds.follow:Follower.__init__", "tsduel.rounds.run:_Shown.__init__", "tsduel.rounds.runstate:state"),
-    "tsduel.rounds.runstate:last_event",
+    *("tsduel.rounds.runstate:last_event", "tsduel.rounds.ending:_fetch", "tsduel.doctor.queries:check"),
 }
 ARCHIVED = {"tsduel.places.ssh.link:Link._unpack"}
 # Figures of a description that they show as it is: in the report plots/markup.py escapes it, in a table csv does.
@@ -712,7 +713,7 @@ SHOWN = {
     *("plots.exports.trackers:_extra", "plots.sections.checks:_busy_client", "plots.sections.duel:_conditions"),
     *("plots.sections.method:_text", "plots.sections.method:reproduce", "plots.sections.sides:machine"),
     *("plots.sections.hosts:_settings", "tsduel.tidy.tables:_windows", "plots.cost:cpus_of"),
-    "plots.sections.sides:_unseen",
+    *("plots.sections.sides:_unseen", "plots.sections.summary:stands", "plots.sections.method:_cpus_of_servers"),
 }
 # These marks mean something of home: Kubernetes' API server, what is to be rented, our own files.
 HOME = {

@@ -27,7 +27,8 @@ type drain struct {
 
 // arrive waits until so many samples are stored, if a component acknowledges samples earlier, and returns how often it
 // has looked. It gives up if none has arrived for as long as a load may stall: stored then tells the number.
-func (v *variant) arrive(ctx context.Context, samples int64, before []byte, every time.Duration) (looks int, err error) {
+func (v *variant) arrive(ctx context.Context, samples int64, before []byte, every time.Duration) (looks int,
+	err error) {
 	counter, has := v.Module.Counters["stored"]
 	if !has || len(v.queues()) == 0 {
 		return 0, nil
