@@ -154,12 +154,12 @@ func (f *frame) blameLogs(err error) error {
 	return err
 }
 
-// loadsInTurn says that the queries are asked of the data that was loaded in turn (design.load: in_turn).
 // clientCPUs is how many CPUs the client may use.
 func (f *frame) clientCPUs() float64 {
 	return float64(max(1, cmp.Or(len(f.Host.Pin.Client), f.Host.CPUs)))
 }
 
+// loadsInTurn says that the queries are asked of the data that was loaded in turn (design.load: in_turn).
 func (f *frame) loadsInTurn() bool { return f.Plan.Design.Load == record.InTurn }
 
 // samplesOf is how many samples the first lines of a file have. Each line of TSBS has as many.

@@ -47,7 +47,10 @@ func (v *variant) arrive(ctx context.Context, samples int64, before []byte, ever
 		case time.Since(since) >= record.Seconds(v.in.Plan.Watchdog.LoadStallS):
 			return looks, nil
 		}
-		if err := cmp.Or(v.Died(), record.Sleep(ctx, every)); err != nil {
+		if err := v.Died(); err != nil {
+			return looks, err
+		}
+		if err := record.Sleep(ctx, every); err != nil {
 			return looks, err
 		}
 	}

@@ -137,20 +137,6 @@ func (s *stopper) held() bool {
 
 func (s *stopper) close() {}
 
-// CPU is the CPU time of the process with what it has started; without a control group, of what is still there.
-func (p *Process) CPU() (sum time.Duration) {
-	if p.group != nil {
-		if cpu, err := p.group.cpu(); err == nil {
-			return cpu
-		}
-	}
-	for _, pid := range append(p.descendants(), p.Pid) {
-		cpu, _ := CPU(pid) // on an error it has ended
-		sum += cpu
-	}
-	return sum
-}
-
 // descendants are what the process has started, without itself.
 func (p *Process) descendants() (pids []int) {
 	if p.group == nil {

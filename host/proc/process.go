@@ -56,6 +56,20 @@ func (p *Process) HasEnded() bool {
 	}
 }
 
+// CPU is the CPU time of the process with what it has started; without a control group, of what is still there.
+func (p *Process) CPU() (sum time.Duration) {
+	if p.group != nil {
+		if cpu, err := p.group.cpu(); err == nil {
+			return cpu
+		}
+	}
+	for _, pid := range append(p.descendants(), p.Pid) {
+		cpu, _ := CPU(pid) // on an error it has ended
+		sum += cpu
+	}
+	return sum
+}
+
 // started returns a function that lists what the process has started and what is in its session: more at each
 // call, without what has ended.
 func (p *Process) started() func() []int {
