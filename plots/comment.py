@@ -26,10 +26,7 @@ def main(run_dir: Path) -> str:
     doubts = checks.warnings(source)
     left = len(doubts) - MOST_WARNINGS
     more = [f"and {number_of(left, 'more warning')}, in the report."] if left > 0 else []
-    found = sides.identities(source)
-    rows = [[name, *values] for name, values in found if len(set(values)) > 1]
-    common = [[name, values[0]] for name, values in found if len(set(values)) == 1]
-    common += sides.machine(source)
+    common = [*map(list, sides.in_common(source).items()), *sides.machine(source)]
     name = re.sub(r"[^\w.]+", "-", source.plan.name)
     text = markup.paragraphs(
         MARKER.format(name),
@@ -52,7 +49,8 @@ def main(run_dir: Path) -> str:
         ),
         markup.folded(
             "How to reproduce, and on what it ran", sides.command(source.plan.kind, source.plan.asked),
-            markup.table(["", *sides.columns(source)], rows), markup.table(["In common", ""], common),
+            markup.table(["", *sides.columns(source)], sides.differences(source)),
+            markup.table(["In common", ""], common),
         ),
     )  # fmt: skip
     return write(run_dir / "comment.md", text)

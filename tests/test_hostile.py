@@ -713,7 +713,7 @@ SHOWN = {
     *("plots.exports.trackers:_extra", "plots.sections.checks:_busy_client", "plots.sections.duel:_conditions"),
     *("plots.sections.method:_text", "plots.sections.method:reproduce", "plots.sections.sides:machine"),
     *("plots.sections.hosts:_settings", "tsduel.tidy.tables:_windows", "plots.cost:cpus_of"),
-    *("plots.sections.sides:_unseen", "plots.sections.summary:stands", "plots.sections.method:_cpus_of_servers"),
+    *("plots.sections.sides:_unseen", "plots.sections.sides:cpus_of_servers"),
 }
 # These marks mean something of home: Kubernetes' API server, what is to be rented, our own files.
 HOME = {

@@ -67,6 +67,8 @@ def nasty(tmp_path_factory):
     def edit(run):
         edit_plan(run, named)
         synthetic.edit(run / "raw/host1.json", cpu_model=f"{NASTY} ![x](/nowhere) [y]()")
+        for build in run.glob("build/*.json"):
+            synthetic.edit(build, go_version=f"{NASTY} ![x](/nowhere) [y]()")
 
     return drawn(tmp_path_factory.mktemp("nasty"), edit)
 

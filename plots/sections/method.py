@@ -18,7 +18,7 @@ _TEXTS = jinja2.Environment(
     lstrip_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
-KIND = (
+SAME_ANYWHERE = (
     "the kind of machine: data, queries and the order of blocks are the same anywhere (seeds are in "
     "`plan/experiment.json`), times are not"
 )
@@ -45,17 +45,12 @@ def _text(source: Source, name: str) -> str:
         each = ", ".join(f"{markup.text(name)} {numbers.count(n)}" for name, n in (calibration.get(key) or {}).items())
         return f" Counts: {each}." if each else ""
 
-    host = {"cpus": source.run.host.get("cpus"), "servers": _cpus_of_servers(source)}
+    cpus, servers = source.run.host.get("cpus"), sides.cpus_of_servers(source)
+    host = {"cpus": cpus, "servers": servers if servers < (cpus or 0) else 0}
     return _TEXTS.get_template(f"{_OWN.get(source.shape, '')}{name}.md.j2").render(
         plan=source.plan, host=host, rows=calibration.get("rows") or [], counts=counts,
         count=numbers.count, code=markup.code, number_of=number_of,
     )  # fmt: skip
-
-
-def _cpus_of_servers(source: Source) -> int:
-    """Return how many CPUs each server had in the duel, where it was pinned to fewer than there are; else 0."""
-    pins = (source.run.host.get("pin") or {}).get("server") if source.plan.duels else None
-    return len(pins) if pins and len(pins) < (source.run.host.get("cpus") or 0) else 0
 
 
 @heading("How to reproduce", 91)
@@ -63,7 +58,7 @@ def reproduce(source: Source, _: Pictures) -> str:
     """Return the command, the revisions and environment, the experiment as written, and the files of figures."""
     asked = source.plan.asked
     written = yaml.safe_dump(asked.written, sort_keys=False, allow_unicode=True, width=110) if asked.written else ""
-    builds = {name: markup.text(values[0]) for name, values in sides.identities(source) if len(set(values)) == 1}
+    go = sides.in_common(source).get("Go", "")
     environment = ", ".join(markup.code(name) for name in sorted(source.run.host.get("environment") or {}))
     return markup.paragraphs(
         sides.command(source.plan.kind, asked),
@@ -73,8 +68,8 @@ def reproduce(source: Source, _: Pictures) -> str:
                 for v in source.plan.variants
             ),
             f"tsduel {markup.text(sides.own(source))}",
-            *([f"Go: {builds['Go']}"] if "Go" in builds else []),
-            KIND,
+            *([f"Go: {markup.text(go)}"] if go else []),
+            SAME_ANYWHERE,
             *([f"the environment of servers: {environment}"] if environment else []),
         ]),
         written and f"{asked.experiment or 'the experiment'} as it was read, before knobs:",

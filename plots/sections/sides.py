@@ -18,14 +18,13 @@ _HASH, _SHORT = 20, 12
 @heading("What differs", 10)
 def section(source: Source, _: Pictures) -> str:
     """Return the table of differences with short hashes, and a fold with everything in full."""
-    rows, head = identities(source), ["", *columns(source)]
-    differ = [[name, *values] for name, values in rows if len(set(values)) > 1]
+    differ, head = differences(source), ["", *columns(source)]
     return markup.paragraphs(
         markup.table(head, [list(map(_short, row)) for row in differ]) or "The variants do not differ.",
         markup.folded(
             "In full: revisions, hashes, machine and data",
             markup.table(head, differ),
-            markup.table(["In common", ""], [*([n, v[0]] for n, v in rows if len(set(v)) == 1), *machine(source)]),
+            markup.table(["In common", ""], [*map(list, in_common(source).items()), *machine(source)]),
         ),
     )
 
@@ -42,6 +41,21 @@ def identities(source: Source) -> list[tuple[str, list[str]]]:
     keys = list(dict.fromkeys(key for facts in described for key in facts))
     rows = [(key, [facts.get(key, "") for facts in described]) for key in keys]
     return [(key, [value or "none" for value in values]) for key, values in rows if any(values)]
+
+
+def differences(source: Source) -> list[list[str]]:
+    """Return the facts in which the variants differ: a name, then the value of each."""
+    return [[name, *values] for name, values in identities(source) if len(set(values)) > 1]
+
+
+def in_common(source: Source) -> dict[str, str]:
+    """Return the facts that all variants share."""
+    return {name: values[0] for name, values in identities(source) if len(set(values)) == 1}
+
+
+def cpus_of_servers(source: Source) -> int:
+    """Return on how many CPUs each server was pinned in the duel; 0 where it was not."""
+    return len((source.run.host.get("pin") or {}).get("server") or ()) if source.plan.duels else 0
 
 
 def _variant(source: Source, variant: Variant) -> dict[str, str]:
@@ -133,11 +147,10 @@ def asked(source: Source) -> str:
     work = source.plan.workload
     if work is None:
         return ""
-    samples = f"{numbers.count(work.samples)} samples"
     if work.own_data:
-        return f"Data: {work.own_data}."
+        return f"Data: {markup.text(work.own_data.holds)}."
     series = f"{numbers.count(work.scale * SERIES_A_HOST)} series, " if work.use_case == "cpu-only" else ""
-    return f"TSBS {work.use_case}: {numbers.count(work.scale)} hosts, {series}{samples}."
+    return f"TSBS {work.use_case}: {numbers.count(work.scale)} hosts, {series}{numbers.count(work.samples)} samples."
 
 
 def _data(source: Source) -> str:

@@ -76,10 +76,10 @@ def stands(source: Source) -> str:
     limits = source.plan.limits.words if source.plan.limits else ""
     held = f"each server held to {limits}" if limits else ""
     cpu = markup.text(machine.get("CPU", ""))
-    same = {name: values[0] for name, values in sides.identities(source) if len(set(values)) == 1}
-    pins = (source.run.host.get("pin") or {}).get("server") if source.plan.duels else ()
-    pinned = f"each server on {number_of(len(pins), 'CPU')}" if pins else ""
-    facts = [same.get("database", ""), blocks, source.plan.created[:10], cpu, pinned, held, same.get("Go", "")]
+    pins, same = sides.cpus_of_servers(source), sides.in_common(source)
+    pinned = f"each server on {number_of(pins, 'CPU')}" if pins else ""
+    database, go = (markup.text(same.get(name, "")) for name in ("database", "Go"))
+    facts = [database, blocks, source.plan.created[:10], cpu, pinned, held, go]
     measured = f"{', '.join(filter(None, facts))}."
     return " ".join(filter(None, [measured, sides.asked(source), compared_answers(source)]))
 
