@@ -14,7 +14,7 @@ MOST = 4
 """Most counters of a line, most query types."""
 NOTE = (
     "These are the database's own counters whose 95 % interval (not adjusted) excludes zero. They changed in "
-    "the same blocks, some of them the other way. That does not prove a cause."
+    "the same blocks, whichever way. That does not prove a cause."
 )
 _CONFIRMED = {"regression", "improvement"}
 
