@@ -195,7 +195,8 @@ def interval(row: Mapping[str, Any]) -> str:
         return MISSING
     if by_ratio(row):
         return ratio(row)[1]
-    return reach(low, high, places(row)) + (f" ({level} %)" if level == 90 else "")  # noqa: PLR2004 - the other level is in the head
+    note = f" ({level} %)" if level == 90 else ""  # noqa: PLR2004 - the other level is in the head
+    return reach(low, high, places(row)) + note
 
 
 def _native(row: Mapping[str, Any], *ends: str) -> str:

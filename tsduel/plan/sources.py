@@ -190,7 +190,8 @@ def _path(program: Program, variant: str, asked: ComponentAsked) -> dict[str, st
     _check_workspace(variant, checkout, asked)
     found = files_of(checkout)
     for note in (*found["notes"], *_workspace_elsewhere(checkout, asked)):
-        print(printable(f"variant {variant}: {checkout}: {note}"), file=sys.stderr)  # noqa: T201 - beside the plan that is printed
+        said = printable(f"variant {variant}: {checkout}: {note}")
+        print(said, file=sys.stderr)  # noqa: T201 - beside the plan that is printed
     dirty = str(found["changes"])
     label = f"{checkout.name}@{revision[:SHOWN]}" + (f"+{dirty[:8]}" if dirty else "")
     return {"revision": revision, "label": label, "version": label, "dirty": dirty}
