@@ -54,8 +54,8 @@ def read(environment: Mapping[str, str]) -> Question:
     data = knobs.apply(written, typed)
     origin = path or f"make {wanted}"
     where = f"{origin} with {' '.join(typed)}" if typed else origin
-    kind = data.get("kind", DEFAULT_KIND)
-    if wanted and isinstance(kind, str) and kind in WORKLOADS and kind != wanted:
+    kind = str(data.get("kind", DEFAULT_KIND))
+    if wanted and kind in WORKLOADS and kind != wanted:
         raise UserError(f"{where}: its kind is {kind}: run it with make {kind}")
     settings = expand(data, where, typed, many=environment.get("YES", "").strip() == "1")
     knobs.refuse_without_effect(settings[0].asked, typed)
@@ -74,9 +74,9 @@ def expand(
     """Return the settings of a mapping: one without a name if nothing is swept. A UserError names its setting."""
     data = hidden.experiment(dict(data), templates=bool(data.get(parameters.SECTION)))
     plain = {key: value for key, value in data.items() if key != "matrix"}
-    kind = data.get("kind", DEFAULT_KIND)
+    kind = str(data.get("kind", DEFAULT_KIND))
     swept = data.get("matrix") or {}
-    if not swept or not isinstance(kind, str) or kind not in WORKLOADS:
+    if not swept or kind not in WORKLOADS:
         return (Setting("", {}, validate(dict(data), where)),)
     settings = matrix.combinations(swept, where, many=many)
     matrix.refuse_fixed(settings, knobs.fields_set(changes or {}))
