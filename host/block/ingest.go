@@ -29,7 +29,7 @@ type ingestion struct {
 	kept   record.DuelLoad
 	before map[string][]byte // the counters at its begin
 	read   int               // readings of the counters at its begin
-	looks  map[string]int    // whether all samples had arrived, each of which cost a reading
+	looks  map[string]int    // how often it was seen whether all samples had arrived
 	ended  time.Time         // of the last batch
 }
 
@@ -63,12 +63,17 @@ func (s *sitting) ingest(ctx context.Context, file *table) error {
 			i.kept.DrainS = time.Since(i.ended).Seconds()
 			endProfile(i.kept.Samples)
 			return i.all(func(v *variant) error {
-				i.kept.Counters[v.Name] = workOf(v, i.sitting, i.before[v.Name], i.readings-i.read+i.looks[v.Name])
+				i.kept.Counters[v.Name] = i.work(v)
 				return v.stored(i.kept.Samples, i.before[v.Name], i.bodies[v.Name])
 			})
 		},
 		func() error { return i.finish(ctx) },
 	)
+}
+
+// work is what the counters of a variant grew by, without what reading them cost: also to see whether all has arrived.
+func (i *ingestion) work(v *variant) map[string]float64 {
+	return workOf(v, i.sitting, i.before[v.Name], i.readings-i.read+i.looks[v.Name])
 }
 
 // job sends the data in batches, or as many as fit into this sitting's time.

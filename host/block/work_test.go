@@ -102,3 +102,17 @@ func TestWhatIsCountedWasNotAskedBefore(t *testing.T) {
 		t.Errorf("counted %v", of)
 	}
 }
+
+// A queue is looked at until it is empty, and each look reads the counters.
+func TestLooksAtAQueueAreNoWorkOfIngestion(t *testing.T) {
+	v := &variant{Variant: &servers.Variant{Variant: record.Variant{Name: "b"}}}
+	v.Module.Counters = map[string]record.Counter{"objects": {Name: "n"}}
+	for looks, want := range map[int]float64{0: 70, 2: 50} {
+		i := &ingestion{sitting: counting(1, "all"), before: map[string][]byte{"b": []byte("n 100\n")}, read: 1,
+			looks: map[string]int{"b": looks}}
+		i.readings, i.bodies["b"] = 3, []byte("n 190\n")
+		if work := i.work(v); work["objects"] != want {
+			t.Errorf("%d looks: %v", looks, work)
+		}
+	}
+}
