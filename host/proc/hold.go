@@ -136,11 +136,3 @@ func (s *stopper) held() bool {
 }
 
 func (s *stopper) close() {}
-
-// descendants are what the process has started, without itself.
-func (p *Process) descendants() (pids []int) {
-	if p.group == nil {
-		return p.started()()
-	}
-	return slices.DeleteFunc(p.group.pids(), func(pid int) bool { return pid == p.Pid })
-}

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -68,6 +69,14 @@ func (p *Process) CPU() (sum time.Duration) {
 		sum += cpu
 	}
 	return sum
+}
+
+// descendants are what the process has started, without itself.
+func (p *Process) descendants() (pids []int) {
+	if p.group == nil {
+		return p.started()()
+	}
+	return slices.DeleteFunc(p.group.pids(), func(pid int) bool { return pid == p.Pid })
 }
 
 // started returns a function that lists what the process has started and what is in its session: more at each
