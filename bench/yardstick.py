@@ -105,7 +105,9 @@ def by_work(name: str, book: Truth) -> Said:
     pair = book.pairs[name]
     load, wanted = book.loads[pair.load], [_named(words) for words in book.questions[pair.asked].work]
     run = f"yardstick-{name}-gate"
-    rows = quick.judged(run, knobs(pair, load, GATE, load.gate), None, load.experiment, ())
+    # The gate loads once, and one load is no sample: who asks about ingestion has to load in every block.
+    again = "design.reload=every" if any(metric.startswith("duel_load") for metric, _ in wanted) else ""
+    rows = quick.judged(run, knobs(pair, load, GATE, load.gate, again), None, load.experiment, ())
     if all(rows[at]["change_pct"] is None for at in wanted if at in rows):
         raise UserError(f"{quick.RESULTS / run}: no work was counted for {pair.asked}: see its report.md")
     called = [at for at, row in rows.items() if row["verdict"] in quick.CALLED]

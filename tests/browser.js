@@ -7,9 +7,9 @@ const starting = word => every("header p").find(one => one.textContent.startsWit
 const forms = () => every(".wide, .narrow").filter(one => one.getClientRects().length).map(one => one.classList[0]);
 const shown = () => [every("h1")[0], starting("Answer"), every("header svg").find(one => boxes(one).width)].map(inWindow);
 
-// Words with a letter that stand in the window; a picture's are outlines.
+// Words of the header with a letter that stand in the window; a picture's are outlines.
 const words = () => {
-  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+  const walk = document.createTreeWalker(every("header")[0], NodeFilter.SHOW_TEXT), found = [];
   while (walk.nextNode()) {
     const at = walk.currentNode, range = document.createRange();
     range.selectNodeContents(at);
@@ -23,6 +23,8 @@ const words = () => {
 const scrolls = at => at && (/auto|scroll/.test(getComputedStyle(at).overflowX) || scrolls(at.parentElement));
 const wide = one => one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1 && !scrolls(one);
 const leaves = (part, box) => part.left < box.left - 1 || part.right > box.right + 1 || part.top < box.top - 1 || part.bottom > box.bottom + 1;
+// How much of a box has to be scrolled to, in pixels.
+const aside = box => box.scrollWidth - box.clientWidth;
 const cut = () => [
   ...every("html, body *:not(svg *)").filter(wide).map(one => one.outerHTML.slice(0, 80)),
   ...every("svg[role=img]").filter(one => boxes(one).width).flatMap(

@@ -97,7 +97,7 @@ def caption(bars: Sequence[Change], without: Sequence[str] = ()) -> str:
     parts = [
         ("Every doubling is as wide.", all(bar.ratio for bar in bars)),
         ("Dark band: a binary's difference from itself.", any(b.floor for b in bars)),
-        ("Hollow mark: it may be chance.", not all(bar.sure for bar in bars)),
+        ("Hollow mark: may be chance.", not all(bar.sure for bar in bars)),
         ("Arrow: the interval goes on.", any(abs(e) > limit for b in bars for e in (b.low, b.high) if e)),
         ("Dotted: the range of fewer than six blocks.", any(b.screen and b.low != b.high for b in bars)),
         (f"Not drawn, since {has} no percent: {', '.join(markup.most(without, MOST_NAMED))}.", bool(without)),
