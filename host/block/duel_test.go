@@ -167,6 +167,22 @@ func TestWhatAVariantDoesWrongInADuelIsItsOwn(t *testing.T) {
 			}
 		})
 	}
+	t.Run("what is kept of an answer has no secret", func(t *testing.T) {
+		t.Parallel()
+		f, cache, time := duels(t, "", "wrong=20"), t.TempDir(), "1749513600"
+		check(t, os.Mkdir(filepath.Join(cache, "secrets"), 0o700))
+		check(t, os.WriteFile(filepath.Join(cache, "secrets/hidden-0000000a"), []byte(time), 0o600))
+		f.Plan.Variants[1].Components[0].Env["KEY"] = "hidden-0000000a"
+		var err error
+		f.Hidden, err = f.Plan.Reveal(cache)
+		check(t, err)
+		failed(t, fight(t, f), "duel", "exchange", `at hidden-000 the values are \d+ and \d+ `)
+		kept, err := os.ReadFile(filepath.Join(f.Dir, "duel", "differences.json"))
+		check(t, err)
+		if text := string(kept); strings.Contains(text, time) || strings.Count(text, `[[hidden-000,`) != 2 {
+			t.Error(text)
+		}
+	})
 	t.Run("both without data: each for itself", func(t *testing.T) {
 		t.Parallel()
 		if b := fight(t, duels(t, "empty=40", "empty=40")); len(b.Failures) != 2 ||
