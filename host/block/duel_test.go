@@ -169,17 +169,17 @@ func TestWhatAVariantDoesWrongInADuelIsItsOwn(t *testing.T) {
 	}
 	t.Run("what is kept of an answer has no secret", func(t *testing.T) {
 		t.Parallel()
-		f, cache, time := duels(t, "", "wrong=20"), t.TempDir(), "1749513600"
+		f, cache, secret := duels(t, "", "wrong=20"), t.TempDir(), "seed=1&n"
 		check(t, os.Mkdir(filepath.Join(cache, "secrets"), 0o700))
-		check(t, os.WriteFile(filepath.Join(cache, "secrets/hidden-0000000a"), []byte(time), 0o600))
+		check(t, os.WriteFile(filepath.Join(cache, "secrets/hidden-0000000a"), []byte(secret), 0o600))
 		f.Plan.Variants[1].Components[0].Env["KEY"] = "hidden-0000000a"
 		var err error
 		f.Hidden, err = f.Plan.Reveal(cache)
 		check(t, err)
-		failed(t, fight(t, f), "duel", "exchange", `at hidden-000 the values are \d+ and \d+ `)
+		failed(t, fight(t, f), "duel", "exchange", `&hidden-0=99"}: at 1749513600 the values are`)
 		kept, err := os.ReadFile(filepath.Join(f.Dir, "duel", "differences.json"))
 		check(t, err)
-		if text := string(kept); strings.Contains(text, time) || strings.Count(text, `[[hidden-000,`) != 2 {
+		if text := string(kept); strings.Count(text, `\u0026hidden-0=99\"}`) != 3 {
 			t.Error(text)
 		}
 	})
