@@ -51,7 +51,7 @@ def report(study: Worst, anew: list[tuple[Probe, float | None]]) -> str:
     tried = [[_load(study, probe.at), _change(study, probe), probe.why, probe.run] for probe in ranked[:MOST_TOLD]]
     failed = [probe for probe in study.probes if probe.failed]
     left_out = [f"{_load(study, probe.at)}: {markup.text(probe.failed)}" for probe in failed[:MOST_TOLD]]
-    heads = ["load", f"{study.followed.name}, change", "p, adjusted for the finalists", "run"]
+    heads = ["load", f"{study.followed.name}, change", "p, adjusted", "run"]
     return (
         markup.paragraphs(
             f"# In which load is it {study.given.get('FOR', 'worse')}? {markup.text(study.followed.name)}",
@@ -74,11 +74,15 @@ def answer(study: Worst, anew: list[tuple[Probe, float | None]]) -> str:
     if not anew:
         return "The search has not come to an end."
     if (found := search.answer(study)) is None:
+        if not any(probe.values for probe, _ in anew):
+            return "What was measured anew has no figure: see the loads that are left out."
         return (
             f"No load was found in which it is {wanted} by {study.followed.threshold_pct:g} % and by more than chance."
         )
     probe, p = found
     usual = next((_change(study, each) for each, _ in anew if each.at == study.usual), "not measured")
+    if probe.at == study.usual:
+        return f"{_change(study, probe)} (p {p:.2g}) with the usual load, and no load was found that is worse."
     keys = " and ".join(f"`{key}`" for key in search.named_keys(study, probe))
     named = f" What it takes: {keys}; the usual value there takes a half of it away, or more." if keys else ""
     return f"{_change(study, probe)} (p {p:.2g}) with {_load(study, probe.at)}; with the usual load {usual}.{named}"

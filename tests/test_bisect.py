@@ -43,7 +43,7 @@ def test_a_subject_may_have_any_letter(repository):
 
 def test_an_experiment_is_found_by_its_name():
     """As by every other command."""
-    assert bisection._kind({"EXPERIMENT": "quick"}, {}) == ("tsbs", "quick")
+    assert bisection.kind_of({"EXPERIMENT": "quick"}, {}) == ("tsbs", "quick")
 
 
 @pytest.fixture
@@ -116,6 +116,28 @@ def proxy(tmp_path, monkeypatch):
         return type("Done", (), {"returncode": 0, "stdout": json.dumps(answer), "stderr": ""})
 
     monkeypatch.setattr(sources, "with_go", with_go)
+
+
+@pytest.mark.parametrize(("error", "skipped"), [
+    ("reading https://proxy/v2.info: 502 Bad Gateway", False), ("write /cache/x: no space left on device", False),
+    ("invalid version: unknown revision v1.2.0", True), ("reading https://proxy/v2.info: 404 Not Found", True),
+])  # fmt: skip
+@pytest.mark.usefixtures("proxy")
+def test_a_network_that_fails_blames_no_revision(tmp_path, monkeypatch, error, skipped):
+    """Only where Go says that there is no such version is it left out."""
+    given = {"GOOD": "v1.1.0", "BAD": "v1.12.0", "RUN": "s"}
+    search = steps.opened(given, tmp_path)
+    answered = sources.download
+    monkeypatch.setattr(
+        sources, "download", lambda program, ref: {"Error": error} if ref == "v1.2.0" else answered(program, ref)
+    )
+    sources._found.cache_clear()
+    step = search.steps[0].model_copy(update={"at": 1})
+    if skipped:
+        assert "'v1.2.0' does not resolve" in steps._refused(search, step)
+    else:
+        with pytest.raises(UserError, match="does not resolve"):
+            steps._refused(search, step)
 
 
 @pytest.mark.usefixtures("proxy")
@@ -504,6 +526,38 @@ def test_a_bisection_that_is_not_there_is_told_with_those_that_are(search):
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
     with pytest.raises(UserError, match=r"bisect.json: no bisection as this version of tsduel has them \(Input"):
         search.step()
+
+
+def test_what_grew_from_zero_is_searched(search):
+    """A threshold of GOOD's zero is zero: halfway to BAD parts good from bad."""
+    search.step()
+    zero = {"native": {"limit": 0.0}, "unit": "allocs", "baseline_pseudomedian": 0.0}
+    search.show("s-00", [2.0] * 6, **zero)
+    shas = search.begun.revisions
+    search.finish({shas[-1].ref, shas[-2].ref}, values=[2.0] * 2, **zero)
+    measured = steps.read(search.begun, search.results)
+    assert measured.limit == 1.0
+    assert posterior.answer(steps.think(search.begun, measured), set()).steps == ((2, 2),)
+
+
+def test_several_hosts_have_a_block_each(search):
+    """Also in the steps that need two alone."""
+    search.given |= {"TARGET": "ssh", "SSH_HOST": "a,b,c"}
+    search.step()
+    search.show("s-00", WORSE)
+    assert search.step("0")["BLOCKS"] == "4"
+
+
+def test_an_experiment_that_changes_ends_the_search(search, tmp_path):
+    """Steps of two loads are not one answer; what is known can be read."""
+    own = tmp_path / "own.yml"
+    own.write_text("name: own\nlike: bisect\n")
+    search.given["EXPERIMENT"] = str(own)
+    search.step()
+    search.show("s-00", WORSE)
+    own.write_text("name: own\nlike: bisect\nworkload: {scale: 7}\n")
+    with pytest.raises(UserError, match=r"own.yml: its file has changed since the search of s began"):
+        search.step("0")
 
 
 def test_a_search_keeps_its_question(search):

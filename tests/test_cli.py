@@ -98,6 +98,13 @@ class TestStages:
             pipeline.history()
         assert stages[0] == []
 
+    def test_a_history_of_benchmarks_follows_their_metrics(self, stages, monkeypatch):
+        """KIND says what METRIC may be."""
+        for name, value in {"KIND": "gobench", "METRIC": "allocs", "VERSIONS": "v1 v2"}.items():
+            monkeypatch.setenv(name, value)
+        assert pipeline.history() == 0
+        assert stages[0][-1] == ("history-of",)
+
     def test_a_history_is_a_comparison_and_a_picture(self, stages, monkeypatch):
         """The picture is of the same run."""
         monkeypatch.setenv("VERSIONS", "v1 v2 v3")

@@ -130,6 +130,14 @@ class TestInside:
         (checkout.path / name).unlink()
         assert in_checkout._tree(checkout.path) != before
 
+    def test_a_file_that_is_staged_is_a_change_once(self, checkout):
+        """Git compares with what is staged, unless it is told to compare with the commit."""
+        name, before = checkout.git("ls-files").splitlines()[0], in_checkout._tree(checkout.path)
+        (checkout.path / name).write_text("other\n")
+        changed = in_checkout._tree(checkout.path)
+        checkout.git("add", name)
+        assert before != changed == in_checkout._tree(checkout.path)
+
     def test_the_main_branch_without_changes_is_nothing_to_compare(self, checkout, asked):
         """A file that is changed is."""
         checkout.git("checkout", "--quiet", "main")

@@ -22,6 +22,7 @@ from reports import drawing, reported
 from plots import comment, listing
 from plots import sweep as page
 from tsduel.cli import pipeline
+from tsduel.core import runlock
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
 from tsduel.core.rundir import Run
@@ -239,6 +240,8 @@ class TestRuns:
         made.clear()
         assert drive(studies.rule(directory), compare) == 3
         assert made == order[order.index("s-02") :]
+        with runlock.holding(directory.with_name(order[-1]), "tsbs"):  # the others go on
+            assert studies.now(directory).name == order[-1]
         codes["s-02"] = 2
         assert drive(studies.rule(directory), compare) == 2
         assert made[-1] == "s-02"
@@ -334,6 +337,7 @@ class TestExponents:
         assert [(one.name, one.beside, one.at) for one in found] == [
             ("scale", "data=regular", (2.0, 4.0)), ("scale", "data=irregular", (2.0, 4.0)),
         ]  # fmt: skip
+        assert lines({"limits.cpus": [0.25, 0.5, None]}) == []
         (one, *_) = lines({"workload.interval": ["1h", "2h"], "workload.scale": [1, 2]})
         assert (one.name, one.at) == ("interval", (3600.0, 7200.0))
 

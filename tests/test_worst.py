@@ -16,7 +16,6 @@ from tests.synthetic import Spec, write_run
 from tsduel.cli import pipeline
 from tsduel.core import codes, results
 from tsduel.core.errors import UserError
-from tsduel.core.project import PROJECT
 from tsduel.question import read
 from tsduel.studies.study import drive
 from tsduel.worst import begin as beginning
@@ -68,6 +67,8 @@ def compared(results: Path, effect, kills=(), scatter=0.01):
             "candidate": "candidate",
             "differences": differences,
             "p": p,
+            "verdict": "shown",
+            "warnings": "",
         }
         (results / name / "stats").mkdir(parents=True, exist_ok=True)
         (results / name / "stats/comparison.json").write_text(json.dumps({"rows": [row]}))
@@ -111,7 +112,7 @@ def test_a_planted_load_is_found_confirmed_and_named(tmp_path, effect, key):
     assert f"What it takes: `{key}`" in said.replace("`duel.in_flight` and ", "")
     assert "with the usual load" in said
     again = (directory / "worst-1.yml").read_text()
-    assert "\nlike: " in again
+    assert "batch_size" in again
     assert again.count("\ndesign: ") == 1
     assert (directory / "map.png").stat().st_size > 1000
 
@@ -174,12 +175,14 @@ def test_a_difference_that_has_no_percent_is_left_out(tmp_path):
 
 
 def test_its_files_are_found_from_any_directory(tmp_path, monkeypatch):
-    """The fields that it may change, and the experiment that its answer is like."""
+    """The fields that it may change; what was found needs no other file."""
     monkeypatch.chdir(tmp_path)
     directory = beginning.begun("w", {"MINUTES": "60"}, tmp_path)
     study = Worst.load(directory)
-    like = probes.experiment(study, study.usual, 1, directory).partition("\nlike: ")[2].partition("\n")[0]
-    assert (directory / like).with_suffix(".yml").samefile(PROJECT / "experiments/worst.yml")
+    (tmp_path / "worst-1.yml").write_text(probes.experiment(study, study.usual, 1, directory))
+    asked, fixed = (read.read({"EXPERIMENT": name}).asked for name in ("worst-1.yml", "worst"))
+    assert asked.noise == fixed.noise
+    assert asked.workload.scale == study.every(study.usual)["workload.scale"]
 
 
 def test_nothing_is_confirmed_of_a_version_against_itself(tmp_path):
@@ -267,6 +270,75 @@ def test_an_error_that_every_probe_would_have_ends_the_search(tmp_path):
     assert Worst.load(directory).probes == ()
 
 
+def test_a_load_that_the_machine_refuses_is_left_out(tmp_path):
+    """As a limit of CPU without root: that is of the load, since a load without limits was measured."""
+    imagined, limits = compared(tmp_path, large_batches), []
+
+    def run(environment):
+        limits.append('"limits.cpus=null"' not in environment["SET"] and "limits.cpus=null" not in environment["SET"])
+        return codes.USER if limits[-1] else imagined(environment)
+
+    study = search(begin(tmp_path), run)
+    assert any(limits)
+    assert {probe.failed.partition(",")[0] for probe in study.probes} == {"", "it was refused"}
+    assert searching.answer(study)
+
+
+def changed(results, run, **fields):
+    """Return what stands in for the stages of a run, and changes fields of the row that it leaves."""
+
+    def compare(environment):
+        code, path = run(environment), results / environment["RUN"] / "stats/comparison.json"
+        (row,) = json.loads(path.read_text())["rows"]
+        path.write_text(json.dumps({"rows": [row | fields]}))
+        return code
+
+    return compare
+
+
+def test_what_is_worse_with_the_usual_load_alone_is_the_answer(tmp_path):
+    """No other has a half of it: one that says nothing was found, above a table that says something, is wrong."""
+    directory = begin(tmp_path)
+    study = Worst.load(directory)
+    usual = study.every(study.usual).items()
+    search(directory, compared(tmp_path, lambda f: 0.1 * all(f[name] == value for name, value in usual)))
+    assert "with the usual load, and no load was found that is worse." in page.main({"RUN": "w"}, tmp_path)
+
+
+def test_the_same_difference_in_every_block_is_one(tmp_path):
+    """A comparison has no p there, as with bytes on the disk."""
+    run = changed(tmp_path, compared(tmp_path, large_batches, scatter=1e-12), p=None)
+    assert searching.answer(search(begin(tmp_path), run))
+
+
+def test_a_finalist_whose_answers_are_wrong_is_none(tmp_path):
+    """It is told; where all are, nothing is said to be as the other."""
+    wrong = changed(tmp_path, compared(tmp_path, large_batches), verdict="failed", warnings="a wrong answer")
+    imagined = compared(tmp_path, large_batches)
+    study = search(begin(tmp_path), lambda own: (imagined if "TSDUEL_STAGES" in own else wrong)(own))
+    assert {probe.failed for probe in study.probes if probe.why == "confirm"} == {"a wrong answer"}
+    said = page.main({"RUN": "w"}, tmp_path)
+    assert "What was measured anew has no figure" in said
+
+
+def test_several_hosts_have_a_block_each(tmp_path):
+    """Of a probe, too."""
+    study = Worst.load(begin(tmp_path, TARGET="ssh", SSH_HOST="a,b,c"))
+    knobs = next(probes.rule(tmp_path / "worst/w"))
+    assert (study.hosts, knobs["BLOCKS"]) == (3, "4")
+
+
+def test_an_experiment_that_changes_ends_the_search(tmp_path):
+    """What two loads show is not one answer."""
+    (tmp_path / "own.yml").write_text("name: own\nlike: worst\n")
+    directory = begin(tmp_path, EXPERIMENT=str(tmp_path / "own.yml"))
+    (tmp_path / "own.yml").write_text("name: own\nlike: worst\nworkload: {scale: 7}\n")
+    with pytest.raises(UserError, match=r"own.yml has changed since the search of w began"):
+        next(probes.rule(directory))
+    with pytest.raises(UserError, match="EXPERIMENT would change what is searched"):
+        begin(tmp_path, EXPERIMENT="experiments/rates.yml")
+
+
 @pytest.mark.parametrize(("after", "reported"), [(3, False), (40, True)], ids=["too early", "with probes"])
 def test_a_search_that_a_full_disk_ends_says_what_it_has(tmp_path, monkeypatch, after, reported):
     """Its exit code stays that of what has ended it."""
@@ -348,6 +420,7 @@ def test_a_block_may_take_twice_as_long_as_one_of_the_usual_load(tmp_path):
         (SPACE, {"BLOCKS": "2"}, "BLOCKS: 6 to 99; so many blocks confirm"),
         (SPACE, {"BLOCKS": "120"}, "BLOCKS: 6 to 99"),
         (SPACE, {"BLOCKS": "²"}, "BLOCKS: 6 to 99"),
+        (SPACE, {"TSBS_SCALE": "400"}, "workload.scale: the search sets it, so TSBS_SCALE would have no effect"),
         (SPACE, {"TARGET": "gcp"}, "TARGET=gcp: a search rents nothing: each probe would rent a machine, and MAX_COST"),
         ("gcp.machine: {values: [n2-standard-8], usual: e2-standard-8}", {}, "gcp.machine: a search rents nothing: "),
     ],
@@ -371,6 +444,20 @@ def test_what_was_found_is_measured_on_types_of_machines_by_its_experiment(tmp_p
     assert [one.asked.gcp.machine for one in found] == ["e2-standard-8", "n2-standard-8"]
     size = study.every(searching.answer(study)[0].at)["workload.batch_size"]
     assert {one.asked.workload.batch_size for one in found} == {size}
+
+
+def test_what_was_found_is_repeated_with_its_own_versions(tmp_path):
+    """Those of the knobs, not of the experiment; a time is one as YAML has it."""
+    space = "workload.end: {values: [2025-06-10T13:00:00Z], usual: 2025-06-10T14:00:00Z}"
+    (tmp_path / "times.yml").write_text(space)
+    knobs = {"BASELINE": "v1.130.0", "CANDIDATE": "git:/src/vm@mine", "SPACE": str(tmp_path / "times.yml")}
+    directory = beginning.begun("w", COMMON | knobs | {"SET": "workload.workers=3"}, tmp_path)
+    study = Worst.load(directory)
+    (tmp_path / "again.yml").write_text(probes.experiment(study, (1,), 1, tmp_path))
+    asked = read.read({"EXPERIMENT": str(tmp_path / "again.yml")}).asked
+    refs = [side.parts[0].ref for side in asked.variants.values()]
+    assert (refs, asked.variants["candidate"].parts[0].repo) == (["v1.130.0", "mine"], "/src/vm")
+    assert (asked.workload.workers, asked.workload.end[11:16]) == (3, "13:00")
 
 
 def test_another_question_is_refused(tmp_path):

@@ -14,6 +14,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.sections import MOST_BLOCKS, Part
 from tsduel.core.wording import allowed
 from tsduel.places import place
+from tsduel.plan import resolve
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.question.experiments import find
@@ -48,12 +49,17 @@ class Step(Part):
 
 
 class Bisection(Study):
-    """bisect.json; `knobs`: those of every step, `skipped`: ref of a revision -> why it has no figure."""
+    """bisect.json; `knobs`: those of every step, `skipped`: ref of a revision -> why it has no figure.
+
+    `written`: what its experiment's file had; `hosts`: how many share the blocks of a step.
+    """
 
     FILE: ClassVar[str] = "bisect.json"
     COMMAND: ClassVar[str] = "make bisect GOOD= BAD="
 
     knobs: dict[str, str]
+    written: dict[str, Any] = {}
+    hosts: int = 1
     followed: Followed
     repo: str
     revisions: tuple[Revision, ...]
@@ -76,6 +82,14 @@ class Bisection(Study):
         role = searched(experiment, self.knobs.get("ROLE", "")).role
         program = WORKLOADS[self.kind].program(experiment, experiment.variants["baseline"], role)
         return Line(program, self.repo, tuple(self.given.get("VERSIONS", "").split()))
+
+    def refuse_other_experiment(self) -> None:
+        """Raise where the file of the experiment is another by now: steps of two loads are not one answer."""
+        if self.written != question.read(self.environment()).source.written:
+            raise UserError(
+                f"EXPERIMENT={self.given['EXPERIMENT']}: its file has changed since the search of {self.name} began, "
+                "and what two loads show is not one answer; start a new one, without RUN="
+            )
 
     def environment(self, *more: int, blocks: int = FEWEST_BLOCKS) -> dict[str, str]:
         """Return the knobs of a run that compares the revisions at these places (BAD if none is given) with GOOD."""
@@ -103,7 +117,7 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
         if side not in own:
             raise UserError(f"{side} is missing: make bisect GOOD=v1.131.0 BAD=v1.135.0, or GOOD=git:REPO@REF BAD=REF")
     passed = _passed(environment)
-    kind, experiment = _kind(environment, passed)
+    kind, experiment = kind_of(environment, passed)
     repo, refs = _sides(own["GOOD"], own["BAD"])
     first, listed = passed.pop("BLOCKS", str(FEWEST_BLOCKS)), passed.pop("VERSIONS", "")
     if not (first.isdecimal() and FEWEST_BLOCKS <= int(first) <= MOST_BLOCKS):
@@ -144,6 +158,8 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
         kind=kind,
         given={**own, **typed},
         knobs={**passed, "SET": " ".join(filter(None, settings))},
+        written=read.source.written,
+        hosts=len(resolve.hosts_of(read.asked, place.asked(passed))[0]),
         followed=what,
         repo=searched(read.asked, role).repo if plain else repo,
         revisions=tuple(Revision(ref=ref, label=ref) for ref in refs),
@@ -198,7 +214,7 @@ def searched(experiment: Experiment, role: str) -> Component:
     return next(part for part in experiment.variants["baseline"].parts if role in {"", part.role})
 
 
-def _kind(environment: Mapping[str, str], passed: Mapping[str, str]) -> tuple[str, str]:
+def kind_of(environment: Mapping[str, str], passed: Mapping[str, str]) -> tuple[str, str]:
     """Return the kind of run and the file of its experiment, empty where knobs ask for Go benchmarks."""
     kind, experiment = environment.get("KIND", ""), environment.get("EXPERIMENT", "")
     if experiment:

@@ -5,6 +5,7 @@ stats/comparison.json of the runs, so a killed bisection goes on, and a finished
 """
 
 import math
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,9 @@ from tsduel.tidy.blocks import lacks_blocks
 
 SIDE = "candidate"
 """The revision of a step, which is compared with GOOD; in the first step it is BAD."""
+_DOWNLOAD = "does not resolve for module"
+_GONE = re.compile(r"unknown revision|not found|no matching version|\b(404|410)\b", re.IGNORECASE)
+"""What Go says of a version that is not there; of a disk or a network it says other things."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,7 @@ def following(environment: Mapping[str, str], results: Path, code: str = "") -> 
             bisection, step = _without(bisection, step, why), None
         else:
             bisection = bisection.model_copy(update={"steps": (*bisection.steps, step)})
+    bisection.refuse_other_experiment()
     bisection.write(directory)
     _say(bisection, measured, step)
     return {**bisection.environment(step.at, blocks=step.blocks), "RUN": step.run}
@@ -217,6 +222,8 @@ def read(bisection: Bisection, results: Path) -> Measured | None:
         return None
     native = ends["native"] is not None
     limit = ends["native"]["limit"] if native else math.log1p(bisection.followed.threshold_pct / 100)
+    # No share of GOOD's zero is a size: halfway to BAD is.
+    limit = limit or abs(hodges_lehmann(ends["differences"])) / 2
     better = (sign > 0) == bisection.followed.higher_is_better
     return Measured(seen, limit, native, ends["unit"], runs, sign, better)
 
@@ -276,7 +283,7 @@ def _following(bisection: Bisection, measured: Measured | None) -> Step | None:
     at = posterior.following(belief, skipped, {i: len(values) for i, values in measured.seen.items()})
     if at is None:
         return None
-    blocks = posterior.blocks_for(belief, len(measured.seen.get(at, [])))
+    blocks = max(posterior.blocks_for(belief, len(measured.seen.get(at, []))), 2 * math.ceil(bisection.hosts / 2))
     return Step(run=f"{bisection.name}-{len(bisection.steps):02d}", at=at, blocks=blocks)
 
 
@@ -287,6 +294,8 @@ def _refused(bisection: Bisection, step: Step) -> str:
         line.resolve(_ref(bisection, step), "revision")
     except UserError as error:
         line.between(bisection.revisions[0].ref, bisection.revisions[-1].ref)
+        if _DOWNLOAD in str(error) and not _GONE.search(str(error)):
+            raise  # with the cache of Go, what is between is known without the network
         return str(error).partition(";")[0]
     return ""
 

@@ -134,9 +134,11 @@ def _watch(top: Path, environment: Mapping[str, str]) -> int:
 
 def _tree(top: Path) -> str:
     """Return what changes when a file of the tree changes: the commit, and what is not in it."""
-    names = repository.answer(top, "ls-files", "-z", "--modified", "--others", "--exclude-standard").split("\0")
+    # Against the commit: what is staged is built, too.
+    changed = repository.answer(top, "diff", "--name-only", "--no-renames", "-z", "HEAD").split("\0")
+    added = repository.answer(top, "ls-files", "-z", "--others", "--exclude-standard").split("\0")
     times = []
-    for name in filter(None, names):
+    for name in filter(None, [*changed, *added]):
         try:
             times.append(f"{name} {(top / name).stat().st_mtime_ns}")
         except OSError:

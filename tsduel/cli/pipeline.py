@@ -32,10 +32,15 @@ def gobench() -> int:
 
 def history() -> int:
     """Compare all versions in one run, and draw a metric over them."""
+    from tsduel.bisect.bisection import kind_of
     from tsduel.bisect.metric import followed
+    from tsduel.core.plan import Plan
+    from tsduel.question import knobs
 
+    planned = results.home() / os.environ.get("RUN", "") / Plan.FILE
+    kind = Plan.load(planned.parent).kind if planned.exists() else kind_of(os.environ, knobs.given(os.environ))[0]
     # What would be refused after the last block is refused before the first.
-    if followed("tsbs", os.environ, in_turn=True).by:
+    if followed(kind, os.environ, in_turn=True).by:
         raise UserError("METRIC: A:B is followed by bisect and worst; a history is of one metric")
     environment = {**os.environ, "RUN": os.environ.get("RUN") or new_run(os.environ, "history")}
     code = compare(environment)

@@ -115,15 +115,13 @@ def resolve(
     sections = WORKLOADS[asked.kind].sections(asked, len(planned))
     host, where = asked.host.model_dump(), where or place.asked({})
     provider, settings = place.provider_of(where), getattr(asked, where["kind"], None)
-    fleet = provider.hosts(where, settings)
-    spare_hosts = tuple(name for name, host in fleet.items() if dict(host).get("spare"))
-    hosts = tuple(name for name in fleet if name not in spare_hosts)
+    hosts, spare_hosts = hosts_of(asked, where)
     if len(hosts) > asked.design.blocks:
         raise UserError(
             f"{len(hosts)} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
         )
     deployed = any(variant.server.url for variant in planned)
-    if len(fleet) > 1 and deployed:
+    if len(hosts) + len(spare_hosts) > 1 and deployed:
         raise UserError(
             "url: servers that run already are asked in turn, and several hosts would ask them at once: take one"
         )
@@ -153,6 +151,13 @@ def resolve(
             **sections,
         }
     )
+
+
+def hosts_of(asked: experiment.Experiment, where: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the hosts that share the blocks, and of the spare ones; ``where``: see place.asked."""
+    fleet = place.provider_of(where).hosts(where, getattr(asked, where["kind"], None))
+    spare = tuple(name for name, host in fleet.items() if dict(host).get("spare"))
+    return tuple(name for name in fleet if name not in spare), spare
 
 
 def duration(asked: experiment.Experiment, sections: Mapping[str, Any], hosts: int) -> Duration:

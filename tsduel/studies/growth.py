@@ -65,18 +65,18 @@ def lines(settings: Sequence[At]) -> list[Line]:
     for key in keys:
         volume = key in _VOLUME and moved == [key]
         names[key] = SAMPLES if volume else "window" if key in _VOLUME[1:] else key.rpartition(".")[2]
-        for each in settings:
-            at = _position(each.run.plan, key, each.set[key], volume=volume)
-            if at is None:
+        positions = [_position(each.run.plan, key, each.set[key], volume=volume) for each in settings]
+        for each, at in zip(settings, positions, strict=True):
+            if at is None or None in positions:
                 break
             rest = json.dumps({k: v for k, v in each.set.items() if k != key}, sort_keys=True)
             points.setdefault((key, rest), []).append((at, each.name))
     result = []
     for (key, _), unordered in points.items():
-        positions, named = zip(*sorted(unordered), strict=True)
-        if len(set(positions)) >= _ENDS:
+        along, named = zip(*sorted(unordered), strict=True)
+        if len(set(along)) >= _ENDS:
             common = " ".join(word for word in named[0].split() if all(word in name.split() for name in named))
-            result.append(Line(key, names[key], common, named, positions))
+            result.append(Line(key, names[key], common, named, along))
     return result
 
 

@@ -72,7 +72,9 @@ def runs(directory: Path) -> list[tuple[Step, Run]]:
 def now(directory: Path) -> Path:
     """Return the run that is going on or comes next; the last one if all have ended."""
     each = [directory.with_name(step.run) for step in Sweep.load(directory).in_order]
-    return next((run for run in each if not has_ended(run)), each[-1])
+    # One that has failed has not ended either, and does not keep the others from running.
+    held = next((run for run in each if runlock.holder(run)), None)
+    return held or next((run for run in each if not has_ended(run)), each[-1])
 
 
 def plan(run_dir: Path, environment: Mapping[str, str]) -> None:

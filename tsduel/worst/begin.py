@@ -12,7 +12,9 @@ from tsduel.core.errors import UserError
 from tsduel.core.results import RUN_NAME
 from tsduel.core.sections import MOST_BLOCKS
 from tsduel.core.wording import allowed
+from tsduel.places import place
 from tsduel.places.place import PLACES
+from tsduel.plan import resolve
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.question.experiments import find
@@ -37,6 +39,8 @@ def begun(name: str, environment: Mapping[str, str], results: Path) -> Path:
     directory = results / HOME / name
     own = {knob: environment[knob].strip() for knob in OWN if environment.get(knob, "").strip()}
     typed = own | knobs.given(environment)
+    if experiment := environment.get("EXPERIMENT", "").strip():
+        typed["EXPERIMENT"] = experiment
     if (directory / Worst.FILE).exists():
         knobs_then = Worst.load(directory).given
         if changed := [
@@ -70,11 +74,15 @@ def _new(name: str, own: Mapping[str, str], typed: Mapping[str, str], environmen
     seed = own.get("SEED", "1")
     if not (seed.isdecimal() and 1 <= int(seed) <= MOST_SEED):
         raise UserError(f"SEED: {seed!r} is no whole number from 1 to {MOST_SEED}")
+    read = question.read({**passed, "KIND": "tsbs"})
+    # The commit where a checkout left its main branch may be another one tomorrow.
+    passed = knobs.with_base(passed, read.source.written)
     space = read_space(find(own.get("SPACE", SPACE)), passed)
     sign = 1 if (what.higher_is_better == (wanted == "better")) else -1
     return Worst(
         name=name, created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), kind="tsbs", given=dict(typed),
-        knobs=passed, space=space, followed=what, sign=sign, minutes=minutes, seed=int(seed),
+        knobs=passed, written=read.source.written, hosts=len(resolve.hosts_of(read.asked, place.asked(passed))[0]),
+        space=space, followed=what, sign=sign, minutes=minutes, seed=int(seed),
         confirm_blocks=int(blocks),
     )  # fmt: skip
 
@@ -91,8 +99,12 @@ def read_space(path: Path, passed: Mapping[str, str]) -> dict[str, Key]:
     rents += [f"TARGET={name}" for name in renting if passed.get("TARGET") == name]
     if rents:
         raise UserError(f"{rents[0]}: {RENTED}")
-    space = dict[str, Key]()
-    for field, entry in declared.items():
+    space, fixed = dict[str, Key](), knobs.fields_set(passed)
+    for field, entry in json.loads(json.dumps(declared, default=str)).items():  # JSON has no times, YAML has
+        if field in fixed:
+            raise UserError(
+                f"{path}: {field}: the search sets it, so {fixed[field]} would have no effect: take one away"
+            )
         if not isinstance(entry, dict) or set(entry) != {"values", "usual"} or not isinstance(entry["values"], list):
             names = entry if isinstance(entry, dict) else {}
             wrong = next((name for name in names if name not in {"values", "usual"}), "")

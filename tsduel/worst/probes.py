@@ -2,18 +2,19 @@
 
 import json
 import math
-import os
 import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from tsduel.core import codes, files, rundir
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan
+from tsduel.places import place
+from tsduel.question import knobs
 from tsduel.question import read as question
-from tsduel.question.experiments import find
+from tsduel.stats.estimate import signed_rank_p
+from tsduel.stats.verdict import FAILED
 from tsduel.studies.study import Rule
 from tsduel.worst.search import Point, Probe, Worst, blocks_anew, following
 
@@ -30,26 +31,40 @@ def rule(directory: Path) -> Rule:
     while wanted := following(study):
         at, why = wanted
         blocks = blocks_anew(study) if why == "confirm" else PROBE_BLOCKS if why == "draw" else MORE_BLOCKS
+        blocks = max(blocks, 2 * math.ceil(study.hosts / 2))
         number = len(study.probes)
         probe = Probe(run=f"{study.name}-{number:03d}", at=at, blocks=blocks, why=why)
         begin = time.monotonic()
         knobs_of_probe = _knobs(study, probe, number)
         try:
-            question.read(knobs_of_probe)
+            now = question.read(knobs_of_probe).source.written
         except UserError as error:  # each value goes, but not these together
             probe = probe.model_copy(update={"failed": str(error)})
         else:
+            if now != study.written:
+                raise UserError(
+                    f"{study.knobs['EXPERIMENT']} has changed since the search of {study.name} began, and what two "
+                    "loads show is not one answer; start a new one, without RUN="
+                )
             code = yield knobs_of_probe
-            if code in {codes.USER, codes.DEFECT}:  # the same would come of every probe
-                return code
+            if code == codes.DEFECT or (code == codes.USER and not _has_news(study, at)):
+                return code  # the same would come of every probe
             if other := _other_programs(study, probe, directory.parents[1]):
                 sys.stderr.write(f"tsduel: {other}\n")
                 return codes.USER
-            probe = _read(study, probe, directory.parents[1] / probe.run, time.monotonic() - begin)
+            run, seconds = directory.parents[1] / probe.run, time.monotonic() - begin
+            refused = {"failed": f"it was refused, see {run}/run.log", "seconds": seconds}
+            probe = probe.model_copy(update=refused) if code == codes.USER else _read(study, probe, run, seconds)
         study = study.model_copy(update={"probes": (*study.probes, probe)})
         study.write(directory)
         _say(study, probe)
     return 0
+
+
+def _has_news(study: Worst, at: Point) -> bool:
+    """Return whether a load has a value that was not measured yet, by which it may be the load that is refused."""
+    measured = [probe.at for probe in study.probes if probe.values]
+    return bool(measured) and any(all(other[place] != value for other in measured) for place, value in enumerate(at))
 
 
 def _other_programs(study: Worst, probe: Probe, results: Path) -> str:
@@ -79,9 +94,9 @@ def _knobs(study: Worst, probe: Probe, number: int) -> dict[str, str]:
     words += [f"design.seed={1000 * (study.seed - 1) + number + 1}", "design.spare_blocks=0"]
     if probe.why != "confirm":
         words += [f"watchdog.block_s={longest_block(study, probe.at)}", "design.max_failed_blocks=0"]
-    knobs = {**study.knobs, "KIND": study.kind, "BLOCKS": str(probe.blocks), "RUN": probe.run, "FAIL_ON": ""}
-    knobs |= {"TSDUEL_STAGES": STAGES} if probe.why != "confirm" else {}
-    return knobs | {"SET": " ".join(filter(None, [study.knobs.get("SET", ""), shlex.join(words)]))}
+    own = {**study.knobs, "KIND": study.kind, "BLOCKS": str(probe.blocks), "RUN": probe.run, "FAIL_ON": ""}
+    own |= {"TSDUEL_STAGES": STAGES} if probe.why != "confirm" else {}
+    return own | {"SET": " ".join(filter(None, [study.knobs.get("SET", ""), shlex.join(words)]))}
 
 
 def longest_block(study: Worst, at: Point) -> int:
@@ -104,8 +119,12 @@ def _read(study: Worst, probe: Probe, run: Path, seconds: float) -> Probe:
         return probe.model_copy(update={"failed": f"it has no {study.followed.name}: {why}", **took})
     if row.get("native"):
         return probe.model_copy(update={"failed": f"{study.followed.name} has a zero there, and no percent", **took})
+    if row["verdict"] == FAILED:
+        return probe.model_copy(update={"failed": row["warnings"] or "a check failed", **took})
     values = tuple(study.sign * value for value in row["differences"])
-    return probe.model_copy(update={"values": values, "p": row["p"], **took})
+    # A comparison has no p where all blocks show the same.
+    p = signed_rank_p(row["differences"]) if row["p"] is None else row["p"]
+    return probe.model_copy(update={"values": values, "p": p, **took})
 
 
 def _say(study: Worst, probe: Probe) -> None:
@@ -120,19 +139,15 @@ def percent(study: Worst, value: float) -> float:
 
 
 def experiment(study: Worst, at: Point, number: int, directory: Path) -> str:
-    """Return an experiment file that repeats a load, for a place in ``directory``."""
-    nested: dict[str, Any] = {}
+    """Return an experiment file that repeats a load with its two versions, for a place in ``directory``."""
+    data = knobs.apply(study.written, study.knobs)
     for name, value in study.every(at).items():
-        inner = nested
-        *above, last = name.split(".")
-        for part in above:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
-    nested.setdefault("design", {})["blocks"] = blocks_anew(study)
-    like = os.path.relpath(find(study.knobs["EXPERIMENT"]).with_suffix(""), directory)
-    sections = "".join(f"{key}: {json.dumps(value)}\n" for key, value in nested.items())
-    typed = " ".join(f"{k}={shlex.quote(v)}" for k, v in study.knobs.items() if k in {"BASELINE", "CANDIDATE", "SET"})
+        knobs.set_field(data, name, value, "SPACE")
+    knobs.set_field(data, "design.blocks", blocks_anew(study), "BLOCKS")
+    own = {key: value for key, value in data.items() if key != "name"}
+    sections = "".join(f"{key}: {json.dumps(value, default=str)}\n" for key, value in own.items())
+    typed = "".join(f" {k}={shlex.quote(v)}" for k, v in study.knobs.items() if k in {"AA", *place.KNOBS})
     return (
-        f"# What {study.name} has found.\n#   make tsbs EXPERIMENT={directory / f'worst-{number}.yml'} {typed}\n"
-        f"name: worst-{number}\nlike: {like}\n{sections}"
+        f"# What {study.name} has found.\n#   make tsbs EXPERIMENT={directory / f'worst-{number}.yml'}{typed}\n"
+        f"name: worst-{number}\n{sections}"
     )

@@ -68,6 +68,10 @@ class Worst(Study):
     COMMAND: ClassVar[str] = "make worst BASELINE= CANDIDATE="
 
     knobs: dict[str, str]
+    written: dict[str, Any]
+    """What the experiment's file had."""
+    hosts: int
+    """How many share the blocks of a probe."""
     space: dict[str, Key]
     followed: Followed
     sign: int
@@ -205,11 +209,10 @@ def blocks_anew(study: Worst) -> int:
 
 
 def confirmed(study: Worst) -> Iterator[tuple[Probe, float | None]]:
-    """Yield what was measured anew, the worst first and the usual load last, with p for so many finalists."""
+    """Yield what was measured anew, the worst first and the usual load last, with p for so many loads."""
     anew = [probe for probe in study.probes if probe.why == "confirm"]
-    count = max(1, sum(probe.at != study.usual for probe in anew))
     for probe in sorted(anew, key=lambda probe: (probe.at == study.usual, -probe.middle)):
-        yield probe, None if probe.p is None else min(1.0, count * probe.p)
+        yield probe, None if probe.p is None else min(1.0, len(anew) * probe.p)
 
 
 def holds(study: Worst, probe: Probe, p: float | None) -> bool:
@@ -219,12 +222,5 @@ def holds(study: Worst, probe: Probe, p: float | None) -> bool:
 
 
 def answer(study: Worst) -> tuple[Probe, float] | None:
-    """Return the finalist that is worst of those that hold, and its p; None where none holds."""
-    return next(
-        (
-            (each, p)
-            for each, p in confirmed(study)
-            if p is not None and each.at != study.usual and holds(study, each, p)
-        ),
-        None,
-    )
+    """Return what is worst of what was measured anew and holds, and its p; the usual load only where no other does."""
+    return next(((each, p) for each, p in confirmed(study) if p is not None and holds(study, each, p)), None)
