@@ -13,7 +13,7 @@ from synthetic import tidied
 
 from tsduel.core.errors import UserError
 from tsduel.stats import compare
-from tsduel.workloads.gobench import parse, units
+from tsduel.workloads.gobench import parse, read, units
 
 
 def made(path, **spec):
@@ -89,6 +89,12 @@ def test_short_runs_in_turn_are_pairs(tmp_path):
     assert row["verdict"] == "improvement"
     assert row["within"] > 0
     assert "BenchmarkSearch/Data/100-8 8000 " in (run / "stats/baseline.bench.txt").read_text()
+
+
+def test_a_zero_in_one_turn_loses_no_block():
+    """Go prints whole allocations: a row whose medians are above zero has their ratio, without an error."""
+    assert read._ratio([1.0, 1.0, 1.0], [0.0, 2.0, 2.0]) == (math.log(2), None)
+    assert read._ratio([0.0, 0.0, 1.0], [1.0, 1.0, 1.0]) is None
 
 
 def test_columns_of_a_pivot_are_compared_as_variants(tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -15,7 +16,8 @@ from test_exports import BENCHER, CUSTOM_BENCHMARKS
 
 from plots import comment, exports, report
 from plots.exports.trackers import LONGEST, safe
-from plots.sections import bench, profiles
+from plots.sections import bench, blocks, profiles
+from plots.source import open_source
 from tsduel.plan import changes
 from tsduel.stats import compare, outcome
 
@@ -142,6 +144,18 @@ def test_the_comment_begins_with_the_answer_and_warns(tmp_path):
     assert re.search(r"\| Search/Data/100 +\|", said) or "Time, Search/Data/100" in said
 
 
+def test_a_unit_that_one_side_lacks_is_named_and_not_its_benchmark(tmp_path):
+    """The benchmark is on both sides."""
+    run = made(tmp_path)
+    table, mine = run / "tidy/measurements.csv", ("candidate", "B/op", "Search/Data/100")
+    lines = table.read_text().splitlines(keepends=True)
+    table.write_text("".join(line for line in lines if not all(f",{word}," in line for word in mine)))
+    compare.main(run)
+    said = comment.main(run)
+    assert "Memory, Search/Data/100 has a value in v1.0.0 only" in said
+    assert "exists in" not in said
+
+
 @pytest.mark.parametrize(
     ("spec", "drawn"),
     [
@@ -234,6 +248,30 @@ def test_a_mean_over_no_type_is_none_and_keeps_no_verdict(tmp_path):
     assert (mean["verdict"], mean["family"]) == ("shown", "shown")
     assert "never has it" not in mean["warnings"]
     assert "not above zero in every block" in mean["warnings"]
+
+
+def test_a_benchmark_without_allocations_takes_no_lane_and_no_range_from_the_others(tmp_path):
+    """The mean is over the other one, and so are its values, its picture and its range."""
+    none = {(side, 1): {"allocs/op": 0.0} for side in SPEC.variants}
+    run, _ = exported(tmp_path, replace(SPEC, fixed=none, noise=0.0))
+    opened = open_source(run)
+    values = blocks.values_of(opened, "allocs/op", "geomean")
+    assert [*values["value"]] == pytest.approx([100.0] * len(values))
+    assert set(values["block"]) == set(range(7))
+
+
+def test_a_mean_has_dots_of_the_benchmarks_that_took_no_turns(tmp_path):
+    """Dots are of all benchmarks, as the estimate is."""
+    run = made(tmp_path, replace(SPEC, turns=8))
+    table = run / "tidy/pairs.csv"
+    table.write_text("".join(line for line in table.read_text().splitlines(keepends=True) if "Names" not in line))
+    compare.main(run)
+    opened = open_source(run)
+    (side,) = opened.comparisons
+    row = side.row("sec/op", "geomean")
+    dots = blocks.changes_of(opened, side, row, blocks.values_of(opened, "sec/op", "geomean"))
+    found = [math.log1p(change / 100) for change in dots["change"]]
+    assert found == pytest.approx(row["differences"], abs=1e-6)
 
 
 def test_a_run_that_has_measured_nothing_says_so(tmp_path):

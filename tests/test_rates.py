@@ -114,3 +114,12 @@ def test_a_block_at_fixed_rates(project):
     assert "(candidate) in 1 phase**, first in block 2: the client used 97 %" in said
     assert "held all of the ladder: its capacity is 40 queries/s or more in 2 blocks" in said
     assert "[![p99 of response times against the rate" in said
+
+    block = project.block("001")
+    block["capacity"]["candidate"]["phases"] = [
+        block["capacity"]["candidate"]["phases"][0] | {"void": "the client was late", "held": False}
+    ]
+    (project.run_dir / "raw/host1/001/block.json").write_text(json.dumps(block))
+    reported(run.path)
+    said = (run.path / "report.md").read_text()
+    assert "held no rung" not in said  # nobody has tested the server

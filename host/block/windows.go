@@ -31,6 +31,14 @@ func windows(v *variant, streams []openloop.Stream) func([]*openloop.Result) {
 	if own := len(v.in.Host.Pin.Server); own > 0 {
 		facts.CPUs = own // what Describe sees are the client's
 	}
+	limits := v.in.Plan.Limits
+	if most := int64(len(v.Components)) * limits.MemoryMb << 20; most > 0 {
+		facts.MemoryBytes = min(facts.MemoryBytes, most)
+	}
+	cpus := float64(facts.CPUs)
+	if most := float64(len(v.Components)) * limits.Cpus; most > 0 {
+		cpus = min(cpus, most)
+	}
 	return func(results []*openloop.Result) {
 		now := time.Now()
 		used, err := v.CPU()
@@ -39,7 +47,7 @@ func windows(v *variant, streams []openloop.Stream) func([]*openloop.Result) {
 		}
 		fields := record.Fields{"block": v.in.Row.Block, "variant": v.Name, "life": record.Epoch(began),
 			"elapsed_s": now.Sub(began).Seconds(), "cpu_cores": float64(used.Sum()-spent) / float64(now.Sub(last)),
-			"cpu_limit": facts.CPUs}
+			"cpu_limit": cpus}
 		// What cannot be read is left out.
 		if sum, _ := v.Kernel(); sum.RSS >= 0 {
 			fields["rss_bytes"], fields["rss_limit"] = sum.RSS, facts.MemoryBytes

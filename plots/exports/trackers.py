@@ -57,10 +57,9 @@ def figures(source: Source) -> Iterator[Figure]:
             metric, median = comparison.metrics[row["metric"]], row["candidate_median"]
             if not tracked(metric, row["family"]) or row["verdict"] == "failed" or median is None:
                 continue
-            table = values_of(source, metric.name, row["query_type"])
-            of_candidate = table[(table["variant"] == row["candidate"]) & table["block"].isin(comparison.valid)][
-                "value"
-            ]
+            table = values_of(source, metric.name, row["query_type"], (source.baseline, row["candidate"]))
+            counts = (table["variant"] == row["candidate"]) & table["block"].isin(comparison.valid)
+            of_candidate = table[counts]["value"]
             least, largest = (min(of_candidate), max(of_candidate)) if len(of_candidate) else (median, median)
             yield Figure(row, short(median), short(least), short(largest))
 

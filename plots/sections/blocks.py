@@ -1,6 +1,8 @@
 """Block by block: the primary metrics in the order of execution, blocks that do not count, the spread of blocks."""
 
 import math
+from collections.abc import Collection
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -133,25 +135,32 @@ def _figure(source: Source) -> Figure | None:
     return by_block(pd.concat(values), pd.concat(changes), unique, source.labels)
 
 
-def values_of(source: Source, metric: str, query_type: str) -> pd.DataFrame:
-    """Return columns block, variant, value of one row over all blocks.
+def values_of(source: Source, metric: str, query_type: str, variants: Collection[str] = ()) -> pd.DataFrame:
+    """Return columns block, variant, value of one row over all blocks, of all variants unless some are named.
 
-    A geometric mean is over the types that all blocks which count have, without such types over all; a block that lacks
-    one of them has none. It is that of the mix alone where there is one.
+    A geometric mean is that of the mix alone where there is one, and else over the types that are above zero in all
+    blocks which count; where none counts, over all. A block that lacks one of them has none.
     """
     table = source.table("measurements")
     of_metric = table[table["metric"] == metric]
+    if variants:
+        of_metric = of_metric[of_metric["variant"].isin(variants)]
     if query_type != GEOMEAN:
         return of_metric[of_metric["query_type"] == query_type][["block", "variant", "value"]]
+    logs = _logs_by_type(source, of_metric)
+    if logs.empty:
+        return of_metric.iloc[:0][["block", "variant", "value"]]
+    return logs.mean(axis="columns").map(math.exp).rename("value").reset_index()
+
+
+def _logs_by_type(source: Source, of_metric: pd.DataFrame) -> pd.DataFrame:
+    """Return the log of the values of the types that a mean is over: a row a block and variant, a column a type."""
     by_type, counting = (
         _of_mean(rows).pivot_table(index=["block", "variant"], columns="query_type", values="value")
         for rows in (of_metric, source.counting(of_metric))
     )
-    all_have = counting.columns[counting.notna().all()]
-    wide = by_type[all_have if len(all_have) else by_type.columns].dropna()
-    if wide.empty or (wide <= 0).any(axis=None):
-        return of_metric.iloc[:0][["block", "variant", "value"]]
-    return wide.map(math.log).mean(axis="columns").map(math.exp).rename("value").reset_index()
+    wide = by_type[by_type.columns if counting.empty else counting.columns[(counting > 0).all()]].dropna()
+    return wide[(wide > 0).all(axis="columns")].map(math.log)
 
 
 def _of_mean(table: pd.DataFrame) -> pd.DataFrame:
@@ -161,19 +170,30 @@ def _of_mean(table: pd.DataFrame) -> pd.DataFrame:
     return types[mixed] if mixed.any() else types
 
 
+def _means(source: Source, row: Row, pairs: pd.DataFrame) -> "pd.Series[Any]":
+    """Return the mean log ratio of each block; a type that took no turns has no pair, but values."""
+    table, sides = source.table("measurements"), (source.baseline, row["candidate"])
+    logs = _logs_by_type(source, table[(table["metric"] == row["metric"]) & table["variant"].isin(sides)])
+    before, after = (logs[logs.index.get_level_values("variant") == side].droplevel("variant") for side in sides)
+    of_values = (after - before).dropna()
+    paired = pairs.pivot_table(index="block", columns="query_type", values="log_ratio")
+    return paired.reindex_like(of_values).fillna(of_values).mean(axis="columns")
+
+
 def changes_of(source: Source, comparison: Comparison, row: Row, values: pd.DataFrame) -> pd.DataFrame:
     """Return columns block, candidate, change (percent), counts: the log ratio of pairs.csv, or that of the values."""
     pairs, keys = source.table("pairs"), ["metric", "candidate"]
     of_row = pairs[(pairs[keys] == [row[key] for key in keys]).all(axis="columns")]
-    if not of_row.empty:
-        is_mean = row["query_type"] == GEOMEAN
-        of_type = _of_mean(of_row) if is_mean else of_row[of_row["query_type"] == row["query_type"]]
-        ratios = of_type.groupby("block")["log_ratio"].mean()
+    ratios: pd.Series[Any]
+    if not of_row.empty and row["query_type"] == GEOMEAN:
+        ratios = _means(source, row, of_row)
+    elif not of_row.empty:
+        ratios = of_row[of_row["query_type"] == row["query_type"]].set_index("block")["log_ratio"]
     else:
         wide = values.pivot_table(index="block", columns="variant", values="value")
         whole = wide.reindex(columns=[source.baseline, row["candidate"]]).dropna()
         whole = whole[(whole > 0).all(axis="columns")]
-        ratios = (whole[row["candidate"]] / whole[source.baseline]).map(math.log)
+        ratios = (whole[str(row["candidate"])] / whole[source.baseline]).map(math.log)
     ratios = ratios[~ratios.index.isin(source.run.warmups)].astype(float)
     table = (100 * (ratios.map(math.exp) - 1)).rename("change").rename_axis("block").reset_index()
     return table.assign(candidate=row["candidate"], counts=table["block"].isin(comparison.valid))

@@ -176,8 +176,10 @@ def _together(source: Source) -> list[str]:
 def _doubts(comparison: Comparison, short: dict[str, float]) -> list[str]:
     """Return the warnings of a comparison; add its short phases to `short`."""
     lines, only_in = [], dict[str, list[str]]()
+    medians = ("baseline_median", "candidate_median")
+    compared = {row["query_type"] for row in comparison.rows if all(row[side] is not None for side in medians)}
     for row in comparison.rows:
-        sides = [row["baseline_median"], row["candidate_median"]]
+        sides = [row[side] for side in medians]
         judged = [side for side in sides if side is not None]
         if row["family"] == "primary":
             wanted = ("order effect", "the interval does not", "without")
@@ -185,11 +187,13 @@ def _doubts(comparison: Comparison, short: dict[str, float]) -> list[str]:
             lines += [f"{comparison.named(row)}: {markup.text(note)}." for note in notes]
         if len(judged) == 1 and row["family"] != "shown" and row["query_type"] != GEOMEAN:
             only = markup.text(comparison.labels[sides[0] is None])
-            what = markup.text(row["query_type"] or comparison.named(row, brief=comparison.crosses))
+            lacks = row["query_type"] and row["query_type"] not in compared
+            what = markup.text(row["query_type"] if lacks else comparison.named(row, brief=comparison.crosses))
             if comparison.crosses:
                 only_in.setdefault(only, []).append(what)
             else:
-                lines.append(f"{what} exists in {only} only: it is shown, and not compared.")
+                where = "exists in" if lacks else "has a value in"
+                lines.append(f"{what} {where} {only} only: it is shown, and not compared.")
         if row["metric"] in {"load_seconds", "query_seconds"} and judged and min(judged) < SHORT_PHASE_S:
             name = f"{row['query_type'] or 'the load'}{markup.aside(comparison.setting)}"
             short[name] = min(short.get(name, math.inf), *judged)

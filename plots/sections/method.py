@@ -46,9 +46,12 @@ def _text(source: Source, name: str) -> str:
         return f" Counts: {each}." if each else ""
 
     cpus, servers = source.run.host.get("cpus"), sides.cpus_of_servers(source)
+    rows = calibration.get("rows") or []
     host = {"cpus": cpus, "servers": servers if servers < (cpus or 0) else 0}
     return _TEXTS.get_template(f"{_OWN.get(source.shape, '')}{name}.md.j2").render(
-        plan=source.plan, host=host, rows=calibration.get("rows") or [], counts=counts,
+        plan=source.plan, host=host, rows=rows, counts=counts,
+        operations=[row["count"] * (row.get("parts") or 1) for row in rows],
+        turned=sum((row.get("parts") or 1) > 1 for row in rows),
         count=numbers.count, code=markup.code, number_of=number_of,
     )  # fmt: skip
 

@@ -186,7 +186,10 @@ def _unknown(part: AtRates, ladder: CapacityAsked) -> Iterator[str]:
     for variant, label in part.source.labels.items():
         why = Counter[str]()
         for _, phases in groupby(part.phases(variant), key=lambda each: each[0].block):
-            rungs = [phase.held for _, phase in phases]
+            of_block = [phase for _, phase in phases]
+            rungs = [phase.held for phase in of_block]
+            if of_block[0].void:
+                continue  # that says nothing of the server
             if not any(rungs):
                 why[f"held no rung, not even {ladder.rates[0]:,g} queries/s"] += 1
             elif rungs[-1] and len(rungs) == len(ladder.rates):
@@ -196,7 +199,10 @@ def _unknown(part: AtRates, ladder: CapacityAsked) -> Iterator[str]:
 
 
 def _rungs(part: AtRates, pooled: pd.DataFrame, percentile: str) -> str:
-    tried = {v: [(phase.rate, phase.held) for _, phase in part.phases(v)] for v in part.source.labels}
+    tried = {
+        variant: [(phase.rate, phase.held) for _, phase in part.phases(variant) if not phase.void]
+        for variant in part.source.labels
+    }
     values = pooled.set_index(["variant", "rate"])["value_ms"].to_dict()
     rows = []
     for rate in sorted({rate for rungs in tried.values() for rate, _ in rungs}):

@@ -7,6 +7,7 @@ from plots.charts.soak import NAMES, over_hours
 from plots.pictures import Pictures
 from plots.sections import heading
 from plots.source import Source
+from tsduel.core.limits import ServerLimits
 from tsduel.core.wording import number_of
 from tsduel.stats.soak import LEAST_HOURS, Slope, difference, read
 
@@ -36,7 +37,7 @@ def sentences(source: Source) -> list[str]:
             "hours caches still fill. These figures are a first look; a longer `mixed.seconds` gives a verdict."
         )
     grown = (slope for slope in slopes if slope.verdict == "grows" and slope.metric != "disk_bytes")
-    lines += [f"{_of(source, slope)} {_grows(slope)}." for slope in grown]
+    lines += [f"{_of(source, slope)} {_grows(source, slope)}." for slope in grown]
     differ = list(_differences(source, slopes))
     if slopes and not lines:
         lines.append(
@@ -92,13 +93,16 @@ def _hours(hours: float) -> str:
     return f"{numbers.number(hours, 2)} h" if hours < 2 * _DAY_H else f"{numbers.number(hours / _DAY_H, 2)} days"
 
 
-def _grows(slope: Slope) -> str:
+def _grows(source: Source, slope: Slope) -> str:
     estimate, low, high, limit = (_amount(slope, of) for of in (slope.slope, slope.lo, slope.hi, slope.limit))
     text = f"grows by {estimate} an hour (95 % CI {low} to {high}, {numbers.number(slope.hours, 2)} h)"
     if not slope.reached_h:
         return text
     typical, soonest = map(_hours, slope.reached_h)
-    return f"{text}: the machine's {limit} would be reached in {typical}, at the upper end in {soonest}"
+    limits = source.plan.limits or ServerLimits()
+    held = {"rss_bytes": limits.memory_mb, "cpu_cores": limits.cpus, "open_files": True}
+    whose = "its" if held.get(slope.metric) else "the machine's"
+    return f"{text}: {whose} {limit} would be reached in {typical}, at the upper end in {soonest}"
 
 
 def _differences(source: Source, slopes: list[Slope]) -> Iterator[str]:

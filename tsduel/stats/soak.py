@@ -70,7 +70,8 @@ def slopes(windows: pd.DataFrame) -> Iterator[Slope]:
     """Yield the slope of each variant and metric. `windows`: the table of tidy/."""
     for (variant, metric), of_variant in windows.groupby(["variant", "metric"], sort=False):
         lives = [pieces(life) for _, life in of_variant.groupby("life")]
-        hours = sum(float(t[-1] - t[0]) for t, _ in map(_sampled, (life for _, life in of_variant.groupby("life"))))
+        # The first window that is kept was sampled as long as the others.
+        hours = float((1 - SETTLING) * of_variant.groupby("life")["elapsed_s"].max().sum() / 3600)
         slope, lo, hi = theil_sen(lives) or (None, None, None)
         level, limit = float(lives[-1][1][-1]), float(of_variant["limit"].iloc[-1] or math.nan)
         left = None if math.isnan(limit) else max(0.0, limit - level)

@@ -140,6 +140,10 @@ def _windows(run: Run) -> Iterator[Row]:
     """Copy the windows of a soak from the host's events, also those of a block that was killed."""
     blocks = {row.block for row in run.planned if row.kind != "warmup"}
     names = {variant.name for variant in run.plan.variants}
+    void = {
+        (block.block, variant) for block in run.blocks for variant, part in block.mixed.items()
+        if any(phase.void for phase in part.phases)
+    }  # fmt: skip
     for host in run.plan.every_host:
         path = run.path / f"raw/{host}/events.jsonl"
         with files.reading(path, "file of events"):
@@ -149,7 +153,8 @@ def _windows(run: Run) -> Iterator[Row]:
                     with suppress(ValueError):  # half a line after a power cut
                         event = json.loads(line)
                 for metric, limit in WINDOWED.items() if event.get("block") in blocks else ():
-                    if metric in event:
+                    # What a late client has waited is no time of the server.
+                    if metric in event and (limit or (event["block"], event["variant"]) not in void):
                         key = (event["block"], event["variant"], event["life"])
                         most = event.get(limit) or None
                         if not (0 <= event["elapsed_s"] < math.inf and math.isfinite(event[metric] + (most or 0))):

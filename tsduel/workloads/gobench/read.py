@@ -7,7 +7,7 @@ ratio the mean over the pairs of runs, with a standard error. Units have benchst
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tsduel.core import files
@@ -43,11 +43,19 @@ def read_block(run: Run, block: Block) -> Reading:
     for (unit, row, variant), values in runs.items():
         reading.measurements.append(Measurement(variant, BENCH, BENCH, row, unit, statistics.median(values), unit))
         baseline = runs.get((unit, row, run.variants[0]), [])
-        if variant != run.variants[0] and len(values) == len(baseline) > 1 and min(*values, *baseline) > 0:
-            ratios = [math.log(c / b) for b, c in zip(baseline, values, strict=True)]
-            mean, error = statistics.fmean(ratios), statistics.stdev(ratios) / math.sqrt(len(ratios))
-            reading.pairs.append(PairedRatio(variant, BENCH, BENCH, row, unit, mean, error, len(ratios)))
+        in_turns = variant != run.variants[0] and len(values) == len(baseline) > 1
+        if in_turns and (found := _ratio(baseline, values)):
+            reading.pairs.append(PairedRatio(variant, BENCH, BENCH, row, unit, *found, len(values)))
     return reading
+
+
+def _ratio(baseline: Sequence[float], candidate: Sequence[float]) -> tuple[float, float | None] | None:
+    """Return the mean log ratio over turns with its error; with a zero in some turn that of the medians, without."""
+    if min(*baseline, *candidate) > 0:
+        ratios = [math.log(c / b) for b, c in zip(baseline, candidate, strict=True)]
+        return statistics.fmean(ratios), statistics.stdev(ratios) / math.sqrt(len(ratios))
+    b, c = statistics.median(baseline), statistics.median(candidate)
+    return (math.log(c / b), None) if min(b, c) > 0 else None
 
 
 def _results(
