@@ -146,6 +146,8 @@ class FakeCompute:
     forgetful: bool = False
     keys_at_a_time: int = 10
     console: str = ""
+    # Zones that do not answer Google: lists say so, and have nothing of them.
+    silent: set[str] = field(default_factory=set)
     # Token -> the account whose it is; `/oauth2/token` issues more of them.
     tokens: dict[str, str] = field(default_factory=lambda: {TOKEN: ACCOUNT})
     stuck: Callable[[dict[str, Any]], bool] = lambda _: False
@@ -319,9 +321,10 @@ class FakeCompute:
 
     def _aggregated(self, kind: str) -> dict[str, Any]:
         places: dict[str, Any] = {f"zones/{zone}": {"warning": {"code": "NO_RESULTS_ON_PAGE"}} for zone in ZONES}
+        places |= {f"zones/{zone}": {"warning": {"code": "UNREACHABLE"}} for zone in self.silent}
         for path, thing in self.things.items():
             place, _, rest = path.rpartition(f"/{kind}/")
-            if place and rest:
+            if place and rest and place.removeprefix("zones/") not in self.silent:
                 places.setdefault(place, {}).pop("warning", None)
                 places[place].setdefault(kind, []).append(thing)
         return {"items": places}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from dataclasses import replace
 
 import plans
@@ -207,6 +208,27 @@ class TestGivenBack:
         assert ("host2", "001") in there["fetched"]
         said = capsys.readouterr().err
         assert "blocks are still run there, so what was made is kept; to come back: make tsbs RUN=r" in said
+
+    def test_a_full_disk_here_keeps_the_machine_and_says_so(self, end, there, capsys, monkeypatch):
+        """What has not come home is there alone."""
+        there["host2"] = State("lost", 0, ("001",))
+        monkeypatch.setattr(control, "fetch", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        assert not end()
+        assert "not all blocks are here, so what was made is kept" in capsys.readouterr().err
+
+    def test_the_last_run_of_a_study_fetches_what_an_earlier_one_was_promised(self, end, there, run_dir, capsys):
+        """Its machines are about to be given back, and have the blocks of a host that was lost then."""
+        (run_dir / remote.LOST).unlink()
+        there["host2"] = State("ended", 0, ())
+        shutil.copytree(run_dir, run_dir.with_name("earlier"))
+        lost = {"host2": {"why": "x", "by": "", "blocks": [1]}}
+        (run_dir.with_name("earlier") / remote.LOST).write_text(json.dumps(lost))
+        there["host2"] = NoConnectionError("host2 cannot be reached")
+        note = run_dir / "host/host2"
+        note.mkdir()
+        links.note_home(note / "fetched.json")
+        assert not end()
+        assert "make fetch RUN=earlier" in capsys.readouterr().err
 
     def test_one_that_is_gone_keeps_nothing(self, end, there):
         """There is nothing to fetch from."""

@@ -20,9 +20,9 @@ from renting import asked, named, rented, run_of
 from tsduel.build import ansible as build
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.places import liveness, provision
+from tsduel.places import hosts, liveness, provision
 from tsduel.places.gcp import api as compute_api
-from tsduel.places.gcp import credentials, give_back, host_keys, messages, os_login, provide, reap, rent
+from tsduel.places.gcp import credentials, give_back, host_keys, messages, os_login, provide, reap, rent, report
 from tsduel.places.gcp.api import Compute
 from tsduel.rounds import ending, remote
 
@@ -254,6 +254,23 @@ class TestNothingIsLeft:
         assert google.names() != []
         assert ending.main(runs[1], {}, 0, forced=False) == 0
         assert google.names() == []
+
+    def test_the_account_of_os_login_is_not_reported(self, tmp_path):
+        """The user that it makes is the account with other signs."""
+        plans.write(tmp_path / "r", place=named("r"))
+        known = {"host1": {"address": "192.0.2.1", "user": "alice_example_com"}}
+        hosts.write(tmp_path / "r", known, provisioned=True)
+        report.main(tmp_path / "r")
+        said = (tmp_path / "r/gcp-report.txt").read_text()
+        assert "alice" not in said
+        assert '"user": "<account>"' in said
+
+    def test_a_zone_that_does_not_answer_is_no_empty_one(self, google, tmp_path):
+        """Or a machine there would be forgotten, and nothing said to be left."""
+        run_of(tmp_path, "tsduel-gone-aaaaaa")
+        google.silent = {"us-central1-a"}
+        with pytest.raises(messages.CloudError, match="does not know what is in zones/us-central1-a now: try again"):
+            list(Compute(PROJECT)._pages("aggregated/instances"))
 
     def test_nobody_knows_whether_it_is_gone(self, google, tmp_path):
         """Without an answer of the API no machine counts as gone."""

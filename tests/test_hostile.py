@@ -652,6 +652,14 @@ def test_a_record_of_a_build_is_no_way_around(lie, run_dir):
         ansible.compare_builds(run_dir, Link.all(run_dir))
 
 
+def test_a_record_that_was_cut_short_is_built_again(run_dir):
+    """By a full disk or a power cut: a machine must not stay for it."""
+    path = run_dir / "host/host1/build/agent.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("")
+    assert Link.all(run_dir)["host1"].agent == ""
+
+
 def test_what_was_built_is_not_told_anew_by_a_host_on_which_versions_ran(link, liar):
     """The record that came with the build stays; logs that are not here come."""
     (link.received / "build").mkdir(parents=True)
@@ -668,17 +676,17 @@ def test_what_was_built_is_not_told_anew_by_a_host_on_which_versions_ran(link, l
 
 def test_no_variable_of_the_build_is_what_a_host_says(tmp_path):
     """A module's answer there may have facts of any name; where its records go at home is said by the inventory."""
-    answer = {"changed": False, "rc": 0, "stdout": "", "ansible_facts": {"home_built_dir": "/theirs"}}
+    answer = {"changed": False, "rc": 0, "stdout": "", "ansible_facts": {"home_run_dir": "/theirs"}}
     liar = tmp_path / "python"
     liar.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps(answer)}'\n")
     liar.chmod(0o755)
     variables = {
-        "ansible_connection": "local", "ansible_python_interpreter": str(liar), "home_built_dir": "/ours",
+        "ansible_connection": "local", "ansible_python_interpreter": str(liar), "home_run_dir": "/ours",
     }  # fmt: skip
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"hosts": {"there": variables}}}))
     tasks = [
         {"ansible.builtin.command": "true"},
-        {"ansible.builtin.assert": {"that": "home_built_dir == '/ours'"}},
+        {"ansible.builtin.assert": {"that": "home_run_dir == '/ours'"}},
     ]
     (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     program = Path(sys.executable).parent / "ansible-playbook"

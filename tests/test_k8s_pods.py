@@ -55,6 +55,23 @@ def test_each_host_has_its_policy(tmp_path, monkeypatch):
     assert told.startswith("debian:12-slim is docker.io/library/debian@sha256:ab now, and may be another one later")
 
 
+def test_the_policy_of_a_job_before_it_is_none(monkeypatch):
+    """The cluster deletes it with that Job, maybe late, and then nothing would keep the pod from the world."""
+    asked = []
+
+    def ask(_, method, path, *_body, **_query):
+        asked.append((method, path))
+        if path == f"{cluster.POLICIES}/{made().job('host1')}" and method == "GET":
+            return {"metadata": {"name": "p", "ownerReferences": [{"uid": "before"}]}}
+        if method in {"POST", "DELETE"}:
+            return {"metadata": {"name": "j", "uid": "now"}}
+        raise cluster.ApiError("none", 404)
+
+    monkeypatch.setattr(cluster.Cluster, "ask", ask)
+    assert pods._have(pods.cluster_of(made()), made(), "host1") == "now"
+    assert [method for method, _ in asked if method != "GET"] == ["POST", "DELETE", "POST"]
+
+
 def test_nothing_is_made_once_it_was_interrupted(tmp_path, monkeypatch):
     """The threads that wait for pods have ended before anything is given back."""
     posted, interrupted = [], threading.Event()

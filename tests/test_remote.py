@@ -13,6 +13,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import plans
 import pytest
@@ -120,7 +121,8 @@ def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
         assert option in variables["ansible_ssh_args"]
     assert 'IdentityFile="/my key/50%%"' in Host("there", key_file="/my key/50%").options()
     # A version that is measured there could use a forwarded agent; a build may need it.
-    assert "ForwardAgent=no" in Host("there").command("true")
+    for words in (Host("there").command("true"), Host("there").interactive("true")):
+        assert {"ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes"} < set(words)
     plain = " ".join(Host("there").options())
     assert "ForwardAgent" not in plain
     assert "StrictHostKeyChecking" not in plain
@@ -492,6 +494,21 @@ class TestAttendant:
         assert "the others go on without host2, which could not be reached any more" in capsys.readouterr().err
         assert ansible._gather(first.run_dir, links, ["host2"], programs, ansible.UNREACHABLE) == codes.USER
 
+    def test_records_of_builds_come_home_and_where_versions_ran_only_our_program_anew(self, link):
+        """A version could write others there, whose checksum and revision are not those of what was built."""
+        attended = link()
+        there = Path(attended.there) / "build"
+        there.mkdir()
+        for name in ("agent", "candidate"):
+            (there / f"{name}.json").write_text('{"sha256": "first"}')
+        assert ansible._gather(attended.run_dir, {"host1": attended}, ["host1"], ["agent", "candidate"], 0) == 0
+        attended.raw.mkdir(parents=True)
+        for name in ("agent", "candidate"):
+            (there / f"{name}.json").write_text('{"sha256": "second"}')
+        ansible._gather(attended.run_dir, {"host1": attended}, ["host1"], ["agent", "candidate"], 0)
+        said = {path.stem: json.loads(path.read_text())["sha256"] for path in attended.received.glob("build/*.json")}
+        assert said == {"agent": "second", "candidate": "first"}
+
     def test_a_machine_where_nothing_is_built_runs_nothing(self, link):
         """Without a record of the build, or without the program there, nothing runs; but what ran is not forgotten."""
         attended = link()
@@ -502,6 +519,12 @@ class TestAttendant:
             replace(attended, agent="/no/such/tsduel-host").state()
         with pytest.raises(UserError, match="nothing is built for it: run 'make build RUN=home'"):
             replace(attended, agent="").ask("stop")
+
+
+def test_a_host_that_no_zone_had_is_not_followed(link):
+    """A spare one runs its blocks."""
+    run = open_run(link().run_dir)
+    follow.Follower(run, "host9", SimpleNamespace(state=SimpleNamespace(over=False))).elsewhere()
 
 
 class TestSecondView:

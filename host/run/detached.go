@@ -81,6 +81,11 @@ func (d *Detached) Rounds() error {
 		return err
 	}
 	defer log.Close()
+	// A build that was interrupted leaves the logins of its repositories, and versions run as the user who may
+	// read them.
+	for _, login := range matching(filepath.Join(d.cache, "secrets"), "git-*") {
+		_ = os.Remove(login)
+	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	driver := exec.Command(program, append([]string{"run", d.runDir}, d.share...)...)

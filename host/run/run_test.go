@@ -525,9 +525,15 @@ func TestDetached(t *testing.T) {
 		failIf(t, !strings.HasPrefix(got, want), "%q and not %q", got, want)
 	}
 	wantState("none")
+	login, password := filepath.Join(f.cache, "secrets/git-login"), filepath.Join(f.cache, "secrets/hidden-00000000")
+	for _, path := range []string{login, password} {
+		failIf(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)) != nil, "%s", path)
+	}
 	c := begin()
 	f.waitFor("a driver", func() bool { return d.pid() != 0 })
 	wantState("running ")
+	failIf(t, exists(login), "versions can read the login of a repository")
+	failIf(t, !exists(password), "a server has no password")
 	must(t, d.Start()) // it runs
 	f.put("finish", "")
 	must(t, c.Wait())

@@ -87,8 +87,19 @@ def outcome(code: int) -> int:
 
 def _gather(run_dir: Path, links: dict[str, Link], chosen: list[str], programs: list[str], code: int) -> int:
     """Copy the builds of all hosts home; return 0 if only hosts that the others replace were not reached."""
+    for name in chosen:
+        links[name].host.hang_up()
     if code == codes.INTERRUPTED:
         return code
+    for name in chosen:
+        try:
+            _take_builds(links[name])
+        except (NoConnectionError, RefusedError) as error:
+            _say(str(error))
+            code = code or UNREACHABLE
+        except UserError:
+            if not code:  # else there may be none
+                raise
     compare_builds(run_dir, links)
     lost = [name for name in chosen if not all((run_dir / f"host/{name}/build/{of}.json").exists() for of in programs)]
     # Records of an attempt before may be there: then it is not known whom to do without.
@@ -96,6 +107,14 @@ def _gather(run_dir: Path, links: dict[str, Link], chosen: list[str], programs: 
         _say(f"the others go on without {', '.join(lost)}, which could not be reached any more")
         return 0
     return codes.USER if code == UNREACHABLE else code
+
+
+def _take_builds(link: Link) -> None:
+    """Copy the records and logs of a host's builds home; where versions ran, nothing is told anew but our program."""
+    begun = link.raw.exists()
+    link.fetch_files(["build/"], link.received, again=not begun)
+    if begun:
+        link.fetch_files(["build/agent.json"], link.received)
 
 
 def _say(text: str) -> None:

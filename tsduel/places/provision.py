@@ -30,7 +30,6 @@ def write(run_dir: Path, made: Made, *, provisioned: bool) -> None:
     inventory = {name: _over_ssh(Host.from_outputs(host)) for name, host in remote.items()} or {"local": here}
     for name, variables in inventory.items():
         variables["home_run_dir"] = str(home)
-        variables["home_built_dir"] = str(home / "host" / name if remote else home)
         variables.update(directories.on_host(plan, name) if remote else {})
     files.write(run_dir / "host" / "inventory.json", json.dumps({"all": {"hosts": inventory}}, indent=2) + "\n")
 

@@ -1,7 +1,7 @@
 """Gives a rented machine or a pod back: after all blocks came home, after a failure, or on request."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tsduel.core import rundir
@@ -58,7 +58,18 @@ def _why_kept(run_dir: Path, environment: Mapping[str, str], code: int) -> str:
     if environment.get("KEEP", "").strip() == "1":
         return "KEEP=1: what was made is kept"
     # Without a known host nobody has logged in yet, and nothing is to be fetched.
-    return _fetch(run_dir, code) if hosts.known(run_dir) else ""
+    if not hosts.known(run_dir) or (why := _fetch(run_dir, code)):
+        return why if hosts.known(run_dir) else ""
+    return next(filter(None, (_fetch(other, 0) for other in _owed(run_dir))), "")
+
+
+def _owed(run_dir: Path) -> Iterator[Path]:
+    """Yield the other runs of a study on the same machines that have lost a host, which may answer again."""
+    machines = rundir.open_run(run_dir).plan.place.of("", "name")
+    for path in sorted(run_dir.parent.glob(f"*/{LOST}")):
+        other = path.parents[1]
+        if other != run_dir and machines and rundir.open_run(other).plan.place.of("", "name") == machines:
+            yield other
 
 
 def _fetch(run_dir: Path, code: int) -> str:
@@ -66,9 +77,10 @@ def _fetch(run_dir: Path, code: int) -> str:
 
     After a good end that is a host that was lost: it may answer again, and has what it finished before and since.
     """
-    run, links = rundir.open_run(run_dir), Link.all(run_dir)
+    run = rundir.open_run(run_dir)
     lost, back = run.json(LOST), f"to come back: make {run.plan.kind} RUN={run_dir.name}"
     try:
+        links = Link.all(run_dir)
         owing = [
             name for name, link in links.items()
             if not link.fetched.exists() and (code or link.raw.exists() or name in lost)
@@ -78,7 +90,7 @@ def _fetch(run_dir: Path, code: int) -> str:
         # Who attended was killed, or has no room: the blocks go on. Those of a lost host others have run.
         if any(links[name].state().word == "running" for name in owing if code and name not in lost):
             return f"blocks are still run there, so what was made is kept; {back}"
-    except UserError as error:
+    except (UserError, OSError) as error:  # also a full disk here
         return (
             f"{error}\nnot all blocks are here, so what was made is kept. To fetch them: make fetch "
             f"RUN={run_dir.name}; {back}"

@@ -95,7 +95,9 @@ class Follower:
                 if is_home(self.run_dir):
                     return
                 continue
-            link = Link.all(self.run_dir)[self.host]
+            link = Link.all(self.run_dir).get(self.host)
+            if link is None:  # no zone had one
+                return
             try:
                 word = link.state().word
                 self.heard = time.monotonic()

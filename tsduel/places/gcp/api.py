@@ -24,6 +24,7 @@ ATTEMPTS = 8
 FIRST_WAIT_S = 1.0
 LONGEST_WAITS = 20
 OPERATION_S = 600
+UNREACHABLE = "UNREACHABLE"
 UNAUTHORIZED, NOT_FOUND = 401, 404
 # States in which a machine does not run, or soon will not. Google does not delete such a machine at its deadline.
 STOPPED = {"STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED"}
@@ -59,6 +60,11 @@ class Resource:
     def run(self) -> str:
         """The value of its label tsduel-run; empty without one."""
         return self.labels.get("tsduel-run", "")
+
+
+def _warns(scope: dict[str, Any]) -> str:
+    warning = scope.get("warning")
+    return str(warning.get("code")) if isinstance(warning, dict) else ""
 
 
 class Compute:
@@ -160,7 +166,12 @@ class Compute:
         while True:
             page = self.get(f"{path}?maxResults=500" + (f"&pageToken={urllib.parse.quote(token)}" if token else ""))
             items = page.get("items") or {}
-            for scope, scoped in ({"global": {"": items}} if isinstance(items, list) else items).items():
+            scopes = {"global": {"": items}} if isinstance(items, list) else items
+            silent = [scope for scope, own in scopes.items() if _warns(own) == UNREACHABLE]
+            if silent or page.get("unreachables"):  # an empty answer is none: machines may be there
+                where = ", ".join([*silent, *map(str, page.get("unreachables") or [])])
+                raise messages.CloudError(0, "unreachable", f"Google does not know what is in {where} now: try again")
+            for scope, scoped in scopes.items():
                 for listed in scoped.values():
                     yield from ((item, scope) for item in listed if isinstance(item, dict) and "name" in item)
             token = page.get("nextPageToken") or ""

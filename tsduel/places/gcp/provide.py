@@ -73,7 +73,7 @@ def machines(
             made = terraform.apply()
         else:
             for begun in filter(None, (run_dir, on_them)):
-                _put_aside(begun)
+                put_aside(begun)
             made = _in_some_zones(terraform, compute, place, key, zones)
         _check_deadlines(compute, made)
         for name, outputs in made.items():
@@ -244,7 +244,7 @@ def _running(terraform: Terraform, compute: Compute, place: GcpPlace) -> bool:
     return any(compute.runs(zone, place.instance(name)) for name, zone in terraform.zones().items())
 
 
-def _put_aside(run_dir: Path) -> None:
+def put_aside(run_dir: Path) -> None:
     """Move the blocks of a lost machine to where no stage reads them: they cannot be compared with new ones."""
     raw = run_dir / "raw"
     # A run of a study that has ended keeps its blocks.

@@ -15,6 +15,7 @@ from tsduel.core.errors import UserError
 ASKED, TERRAFORM = Path("google/asked.log"), Path("google/terraform.log")
 FILES = (Path("plan/terraform.tfvars.json"), Path("host/terraform.tfvars.json"), Path("host/outputs.json"))
 LONGEST = 20_000
+OUR_USER = "tsduel"
 METADATA = {"metadata", "commonInstanceMetadata"}
 STAGES = re.compile(r"^\S+ \S+ +(provision|build|give-back|destroy): ")
 SECRETS = {
@@ -60,6 +61,7 @@ def main(run_dir: Path) -> str:
     # A fresh clone has no libraries yet, and its doctor reads this module.
     from tsduel.core import rundir  # noqa: PLC0415
     from tsduel.core.place import GcpPlace  # noqa: PLC0415
+    from tsduel.places import hosts  # noqa: PLC0415
 
     place = rundir.open_run(run_dir).plan.place
     if not isinstance(place, GcpPlace):
@@ -73,7 +75,10 @@ def main(run_dir: Path) -> str:
     if (log := run_dir / runlog.NAME).exists():
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         parts.append((runlog.NAME, "\n".join(line for line in lines if STAGES.match(line))))
+    users = {str(host.get("user") or "") for host in hosts.known(run_dir).values()} - {"", OUR_USER}
     text = without_secrets("\n".join(f"== {title}\n{part.strip()}\n" for title, part in parts))
+    for user in users:  # of OS Login: it is made of the account
+        text = text.replace(user, "<account>")
     path = run_dir / "gcp-report.txt"
     path.write_text(re.sub(rf"(?<![\w-]){re.escape(place.project)}(?![\w-])", "PROJECT", text), encoding="utf-8")
     return f"{path}: what was asked of Google and answered, without tokens, keys, accounts and addresses; read it first"

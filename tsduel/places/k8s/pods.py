@@ -121,7 +121,12 @@ def _have(cluster: Cluster, place: K8sPlace, name: str) -> str:
         job = None
     if job is None:
         job = cluster.ask("POST", JOBS, manifests.job(place, name))
-    if not cluster.find(f"{POLICIES}/{place.job(name)}"):
+    policy = cluster.find(f"{POLICIES}/{place.job(name)}")
+    if policy and not _is_of(policy, job["metadata"]["uid"]):
+        # That of a Job before it, with which the cluster is about to delete it.
+        cluster.delete(f"{POLICIES}/{place.job(name)}")
+        policy = None
+    if not policy:
         cluster.ask("POST", POLICIES, manifests.policy(place, name, job["metadata"]))
     return str(job["metadata"]["uid"])
 
@@ -133,8 +138,11 @@ def _is_over(job: Mapping[str, Any]) -> bool:
 
 def _pods(cluster: Cluster, place: K8sPlace, name: str, job: str) -> list[dict[str, Any]]:
     """Return the pods of a Job; those of one before it, on a node that does not answer, may still be there."""
-    pods = cluster.all(PODS, manifests.labels(place, name))
-    return [pod for pod in pods if job in {owner["uid"] for owner in pod["metadata"].get("ownerReferences", [])}]
+    return [pod for pod in cluster.all(PODS, manifests.labels(place, name)) if _is_of(pod, job)]
+
+
+def _is_of(owned: Mapping[str, Any], job: str) -> bool:
+    return job in {owner["uid"] for owner in owned["metadata"].get("ownerReferences", [])}
 
 
 def over(pod: Mapping[str, Any]) -> str:

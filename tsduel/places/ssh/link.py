@@ -7,11 +7,11 @@ import shutil
 import signal
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from tsduel.core import files, rundir
 from tsduel.core.errors import UserError
@@ -74,10 +74,13 @@ class Link:
         links = {}
         for name, host in recorded.items():
             there = directories.on_host(run.plan, name)
+            built: dict[str, Any] = {}
+            with suppress(UserError):  # a record that was cut short: it is built again
+                built = run.json(f"host/{name}/build/agent.json")
             links[name] = cls(
                 run_dir=run_dir,
                 host=Host.from_outputs(host),
-                agent=str(run.json(f"host/{name}/build/agent.json").get("binary") or ""),
+                agent=str(built.get("binary") or ""),
                 cache_dir=there["cache_dir"],
                 there=there["run_dir"],
                 planned=frozenset(row.name for row in run.planned if row.host == name),

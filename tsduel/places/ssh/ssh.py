@@ -32,6 +32,7 @@ ALIVE_S = 5
 ALIVE_COUNT = 3
 PERSIST_S = 60
 COMMAND_S = 120.0
+NOTHING_FORWARDED = {"ForwardAgent": "no", "ForwardX11": "no", "ClearAllForwardings": "yes"}
 # What takes ssh's place says so first if trying again does not help.
 REFUSED = "refused: "
 
@@ -75,9 +76,10 @@ class Host:
         return f"{self.user}@{self.address}" if self.user else self.address
 
     def options(self, *, agent: bool = True) -> list[str]:
-        """Return the options of ssh for every connection, Ansible's too; without ``agent`` none of ours is forwarded.
+        """Return the options of ssh for every connection, Ansible's too; without ``agent`` nothing is forwarded.
 
-        A build may need it for a private repository. While versions run, a process of theirs could use it.
+        A build may need the agent for a private repository. While versions run, a process of theirs could use it, or
+        our screen, or whatever else the user's configuration forwards.
         """
         # The user's own configuration is not for rented machines.
         words = ["-F", self.config_file or "/dev/null"] if self.config_file or self.known_hosts_file else []
@@ -92,7 +94,7 @@ class Host:
             "ControlPath": _private_directory() / hashlib.sha256(repr((self, agent)).encode()).hexdigest()[:16],
         }
         if not agent:
-            settings["ForwardAgent"] = "no"
+            settings |= NOTHING_FORWARDED
         if self.key_file:
             settings |= {"IdentitiesOnly": "yes", "IdentityFile": _path(self.key_file)}
         if self.known_hosts_file:
@@ -103,9 +105,7 @@ class Host:
                 "StrictHostKeyChecking": "yes",
                 "UpdateHostKeys": "no",
                 "IdentityAgent": "none",
-                "ForwardAgent": "no",
-                "ForwardX11": "no",
-                "ClearAllForwardings": "yes",
+                **NOTHING_FORWARDED,
             }
         return words + [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 
@@ -121,11 +121,17 @@ class Host:
             return [sys.executable, *self.through, *words]
         return ["ssh", "-T", *self.options(agent=False), *self.destination(), shlex.join(words)]
 
+    def hang_up(self) -> None:
+        """End the connection that Ansible leaves open: through it the user's agent is there for who is that user."""
+        if not self.through:
+            command = ["ssh", "-O", "exit", *self.options(), *self.destination()]
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_S, check=False)
+
     def interactive(self, line: str) -> list[str]:
         """Return the command line for a login by hand: it may ask, and runs a line of shell in a terminal."""
         if self.login:
             return [*self.login, line]
-        plain = [word.replace("BatchMode=yes", "BatchMode=no") for word in self.options()]
+        plain = [word.replace("BatchMode=yes", "BatchMode=no") for word in self.options(agent=False)]
         return ["ssh", "-t", *plain, *self.destination(), line]
 
     def run(
