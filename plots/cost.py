@@ -207,7 +207,8 @@ def _cheapest(study: Settings, costs: Mapping[str, Cost]) -> str:
 def _blocks(study: Settings, cost: Cost) -> list[float]:
     """Return USD of a million operations of the candidate in each block that counts."""
     source = study.sources[cost.side.setting]
-    table = source.counting(values_of(source, cost.row["metric"], cost.row["query_type"]))
+    sides = (source.baseline, cost.side.candidate)
+    table = source.counting(values_of(source, cost.row["metric"], cost.row["query_type"], sides))
     of_candidate = table[table["variant"] == cost.side.candidate]
     return [float(value) * cost.usd for value in of_candidate["value"]] or [cost.of(1)]
 

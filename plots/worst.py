@@ -30,19 +30,27 @@ def main(environment: Mapping[str, str], results: Path) -> str:
     ]
     title = f"{study.followed.name}: change over each field, all probes"
     save(worst_map(fields, points, title, study.sign * study.followed.threshold_pct), directory / "map.svg")
-    anew = list(search.confirmed(study))
-    for number, (probe, _) in enumerate(anew[:-1] or anew, 1):
+    anew = _ranked(study)
+    for number, (probe, _) in enumerate(anew, 1):
+        if number > 1 and probe.at == study.usual:
+            continue
         files.write(directory / f"worst-{number}.yml", experiment(study, probe.at, number, directory))
     text = report(study, anew)
     files.write(directory / "report.md", text)
     return f"{text}\nKept in {directory}: report.md, map.svg, map.png, worst-1.yml\n"
 
 
+def _ranked(study: Worst) -> list[tuple[Probe, float | None]]:
+    """Return what was measured anew, the answer first; the usual load is the last one, unless it is the answer."""
+    anew, found = list(search.confirmed(study)), search.answer(study)
+    return [*anew[-1:], *anew[:-1]] if found and found[0].at == study.usual else anew
+
+
 def report(study: Worst, anew: list[tuple[Probe, float | None]]) -> str:
     """Return the report as Markdown."""
     rows = [
         [
-            "the usual load" if probe.at == study.usual else f"worst-{number}.yml: {_load(study, probe.at)}",
+            f"{'' if number > 1 and probe.at == study.usual else f'worst-{number}.yml: '}{_load(study, probe.at)}",
             _change(study, probe), "" if p is None else f"{p:.2g}", probe.run,
         ]
         for number, (probe, p) in enumerate(anew, 1)
@@ -82,7 +90,7 @@ def answer(study: Worst, anew: list[tuple[Probe, float | None]]) -> str:
     probe, p = found
     usual = next((_change(study, each) for each, _ in anew if each.at == study.usual), "not measured")
     if probe.at == study.usual:
-        return f"{_change(study, probe)} (p {p:.2g}) with the usual load, and no load was found that is worse."
+        return f"{_change(study, probe)} (p {p:.2g}) with the usual load, and no load was found that is {wanted}."
     keys = " and ".join(f"`{key}`" for key in search.named_keys(study, probe))
     named = f" What it takes: {keys}; the usual value there takes a half of it away, or more." if keys else ""
     return f"{_change(study, probe)} (p {p:.2g}) with {_load(study, probe.at)}; with the usual load {usual}.{named}"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+import plans
 import pytest
 from gitrepo import Repository
 
@@ -104,6 +105,17 @@ class TestStages:
             monkeypatch.setenv(name, value)
         assert pipeline.history() == 0
         assert stages[0][-1] == ("history-of",)
+
+    @pytest.mark.usefixtures("stages")
+    def test_a_history_that_is_there_is_drawn_by_the_metrics_of_its_kind(self, monkeypatch):
+        """KIND need not be said again."""
+        plans.write(results.home() / "h", kind="gobench", gobench={"module": "m", "package": "./p", "bench": "."})
+        for name, value in {"RUN": "h", "METRIC": "allocs"}.items():
+            monkeypatch.setenv(name, value)
+        assert pipeline.history() == 0
+        monkeypatch.setenv("METRIC", "load")
+        with pytest.raises(UserError, match="METRIC: 'load' is nothing that gets better or worse"):
+            pipeline.history()
 
     def test_a_history_is_a_comparison_and_a_picture(self, stages, monkeypatch):
         """The picture is of the same run."""

@@ -267,10 +267,18 @@ class TestNothingIsLeft:
 
     def test_a_zone_that_does_not_answer_is_no_empty_one(self, google, tmp_path):
         """Or a machine there would be forgotten, and nothing said to be left."""
-        run_of(tmp_path, "tsduel-gone-aaaaaa")
-        google.silent = {"us-central1-a"}
-        with pytest.raises(messages.CloudError, match="does not know what is in zones/us-central1-a now: try again"):
-            list(Compute(PROJECT)._pages("aggregated/instances"))
+        where = named("tsduel-gone-aaaaaa")
+        run_dir = run_of(tmp_path, where.name)
+        google.silent = {where.zones[0]}
+        with pytest.raises(UserError, match=f"does not know what is in zones/{where.zones[0]} now: try again"):
+            give_back.main(run_dir, where)
+
+    def test_a_silent_zone_elsewhere_keeps_no_machine(self, google, tmp_path):
+        """Lists name all of Google's zones."""
+        run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
+        google.silent = {"asia-east1-a"}
+        give_back.main(run_dir, named("tsduel-gone-aaaaaa"))
+        assert google.names() == []
 
     def test_nobody_knows_whether_it_is_gone(self, google, tmp_path):
         """Without an answer of the API no machine counts as gone."""

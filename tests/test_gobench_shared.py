@@ -269,7 +269,7 @@ def test_a_mean_has_dots_of_the_benchmarks_that_took_no_turns(tmp_path):
     opened = open_source(run)
     (side,) = opened.comparisons
     row = side.row("sec/op", "geomean")
-    dots = blocks.changes_of(opened, side, row, blocks.values_of(opened, "sec/op", "geomean"))
+    dots = blocks.changes_of(opened, side, row)
     found = [math.log1p(change / 100) for change in dots["change"]]
     assert found == pytest.approx(row["differences"], abs=1e-6)
 

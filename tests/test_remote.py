@@ -178,7 +178,7 @@ def test_all_hosts_of_a_fleet_are_asked_before_anything_begins(tmp_path, monkeyp
     answers |= dict.fromkeys("ab", answers["c"])
     provision.main(run_dir)
     inventory = json.loads((run_dir / "host/inventory.json").read_text())["all"]["hosts"]
-    assert [inventory[name]["home_built_dir"] for name in names] == [f"{run_dir}/host/{name}" for name in names]
+    assert set(inventory) == set(names)
     del answers["b"]
     capsys.readouterr()
     provision.main(run_dir)

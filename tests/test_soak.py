@@ -45,7 +45,8 @@ def windows(hours, slope, *, life=1.0, metric="rss_bytes", variant="baseline", l
 
 def sourced(path, labels):
     """Return what the sentences of a soak read of its source."""
-    plan = SimpleNamespace(limits=None)
+    sides = [SimpleNamespace(name=name, components=[None]) for name in labels]
+    plan = SimpleNamespace(limits=None, variants=sides)
     return SimpleNamespace(run=SimpleNamespace(path=path), labels=labels, baseline="baseline", plan=plan)
 
 
@@ -127,13 +128,15 @@ def test_what_does_not_grow_is_not_said_to_grow_less(tmp_path):
 
 @pytest.mark.parametrize(("limits", "metric", "whose"), [
     (None, "rss_bytes", "the machine's"), (ServerLimits(memory_mb=512), "rss_bytes", "its"),
+    (ServerLimits(memory_mb=1 << 20), "rss_bytes", "the machine's"), (None, "disk_bytes", "the machine's"),
     (ServerLimits(memory_mb=512), "cpu_cores", "the machine's"), (None, "open_files", "its"),
 ])  # fmt: skip
 def test_whose_limit_is_reached_is_said(limits, metric, whose):
-    """A server that is held to a limit meets that one; open files are those of a process."""
-    (slope,) = soak.slopes(windows(6, 1e6, metric=metric))
-    source = SimpleNamespace(plan=SimpleNamespace(limits=limits))
-    assert f": {whose} 1" in section._grows(source, slope)
+    """A server that is held to less than the machine has meets that; open files are those of a process."""
+    (slope,) = soak.slopes(windows(6, 1e6, metric=metric, limit=512 << 20))
+    side = SimpleNamespace(name="baseline", components=[None])
+    source = SimpleNamespace(plan=SimpleNamespace(limits=limits, variants=[side]))
+    assert f": {whose} 537" in section._grows(source, slope)
 
 
 def test_a_difference_has_the_interval_of_both():

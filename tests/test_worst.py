@@ -303,6 +303,8 @@ def test_what_is_worse_with_the_usual_load_alone_is_the_answer(tmp_path):
     usual = study.every(study.usual).items()
     search(directory, compared(tmp_path, lambda f: 0.1 * all(f[name] == value for name, value in usual)))
     assert "with the usual load, and no load was found that is worse." in page.main({"RUN": "w"}, tmp_path)
+    written = read.read({"EXPERIMENT": str(directory / "worst-1.yml")}).asked
+    assert written.workload.scale == study.every(study.usual)["workload.scale"]
 
 
 def test_the_same_difference_in_every_block_is_one(tmp_path):
@@ -328,13 +330,18 @@ def test_several_hosts_have_a_block_each(tmp_path):
     assert (study.hosts, knobs["BLOCKS"]) == (3, "4")
 
 
-def test_an_experiment_that_changes_ends_the_search(tmp_path):
+def test_an_experiment_that_changes_ends_the_search(tmp_path, capsys):
     """What two loads show is not one answer."""
     (tmp_path / "own.yml").write_text("name: own\nlike: worst\n")
     directory = begin(tmp_path, EXPERIMENT=str(tmp_path / "own.yml"))
-    (tmp_path / "own.yml").write_text("name: own\nlike: worst\nworkload: {scale: 7}\n")
-    with pytest.raises(UserError, match=r"own.yml has changed since the search of w began"):
-        next(probes.rule(directory))
+    for text, sentence in (
+        ("workload: {scale: 7}\n", "has changed since the search of w began"),
+        ("workload: {", "own.yml"),
+    ):
+        (tmp_path / "own.yml").write_text(f"name: own\nlike: worst\n{text}")
+        assert drive(probes.rule(directory), lambda _: 0, {}) == codes.USER
+        assert sentence in capsys.readouterr().err
+    assert Worst.load(directory).probes == ()
     with pytest.raises(UserError, match="EXPERIMENT would change what is searched"):
         begin(tmp_path, EXPERIMENT="experiments/rates.yml")
 
@@ -355,6 +362,7 @@ def test_a_search_that_a_full_disk_ends_says_what_it_has(tmp_path, monkeypatch, 
     monkeypatch.setattr(os, "environ", {"RUN": "w"})
     assert pipeline.worst() == codes.USER
     assert staged == ["worst-of"] * reported
+    assert not any(probe.failed for probe in Worst.load(tmp_path / "worst/w").probes)  # they are tried again
 
 
 def test_every_value_of_the_given_space_goes_with_the_given_experiment():
@@ -417,9 +425,9 @@ def test_a_block_may_take_twice_as_long_as_one_of_the_usual_load(tmp_path):
         (SPACE, {"FOR": "worst"}, "FOR: 'worst' is neither worse nor better"),
         (SPACE, {"METRIC": "speed"}, "METRIC: 'speed' is nothing that gets better or worse"),
         (SPACE, {"SEED": "0"}, "SEED: '0' is no whole number from 1 to 9999"),
-        (SPACE, {"BLOCKS": "2"}, "BLOCKS: 6 to 99; so many blocks confirm"),
-        (SPACE, {"BLOCKS": "120"}, "BLOCKS: 6 to 99"),
-        (SPACE, {"BLOCKS": "²"}, "BLOCKS: 6 to 99"),
+        (SPACE, {"BLOCKS": "2"}, "BLOCKS: 7 to 99; so many blocks confirm"),
+        (SPACE, {"BLOCKS": "120"}, "BLOCKS: 7 to 99"),
+        (SPACE, {"BLOCKS": "²"}, "BLOCKS: 7 to 99"),
         (SPACE, {"TSBS_SCALE": "400"}, "workload.scale: the search sets it, so TSBS_SCALE would have no effect"),
         (SPACE, {"TARGET": "gcp"}, "TARGET=gcp: a search rents nothing: each probe would rent a machine, and MAX_COST"),
         ("gcp.machine: {values: [n2-standard-8], usual: e2-standard-8}", {}, "gcp.machine: a search rents nothing: "),

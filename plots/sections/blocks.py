@@ -124,7 +124,7 @@ def _figure(source: Source) -> Figure | None:
         left_out = source.run.warmups if len(source.plan.every_host) > 1 else ()
         values.append(measured[~measured["block"].isin(left_out)].assign(lane=name))
         interval = {"low": row["lo_pct"], "high": row["hi_pct"], "estimate": row["change_pct"]}
-        moved = changes_of(source, comparison, row, measured).assign(lane=name, **interval)
+        moved = changes_of(source, comparison, row).assign(lane=name, **interval)
         if source.plan.crosses:
             drawn = ["change", *interval]
             moved[drawn] = 1 + moved[drawn].astype(float) / 100
@@ -180,7 +180,7 @@ def _means(source: Source, row: Row, pairs: pd.DataFrame) -> "pd.Series[Any]":
     return paired.reindex_like(of_values).fillna(of_values).mean(axis="columns")
 
 
-def changes_of(source: Source, comparison: Comparison, row: Row, values: pd.DataFrame) -> pd.DataFrame:
+def changes_of(source: Source, comparison: Comparison, row: Row) -> pd.DataFrame:
     """Return columns block, candidate, change (percent), counts: the log ratio of pairs.csv, or that of the values."""
     pairs, keys = source.table("pairs"), ["metric", "candidate"]
     of_row = pairs[(pairs[keys] == [row[key] for key in keys]).all(axis="columns")]
@@ -190,6 +190,7 @@ def changes_of(source: Source, comparison: Comparison, row: Row, values: pd.Data
     elif not of_row.empty:
         ratios = of_row[of_row["query_type"] == row["query_type"]].set_index("block")["log_ratio"]
     else:
+        values = values_of(source, row["metric"], row["query_type"], (source.baseline, row["candidate"]))
         wide = values.pivot_table(index="block", columns="variant", values="value")
         whole = wide.reindex(columns=[source.baseline, row["candidate"]]).dropna()
         whole = whole[(whole > 0).all(axis="columns")]

@@ -126,8 +126,7 @@ def _picture(source: Source, pictures: Pictures) -> str:
         for row in comparison.primary:
             if not row.get("by_host") or row["change_pct"] is None:
                 continue
-            values = blocks.values_of(source, row["metric"], row["query_type"])
-            moved = blocks.changes_of(source, comparison, row, values)
+            moved = blocks.changes_of(source, comparison, row)
             counting = moved[moved["counts"]]
             by_host = counting["change"].groupby(counting["block"].map(hosts.to_dict()))
             name = comparison.named(row, brief=True)

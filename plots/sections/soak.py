@@ -1,5 +1,6 @@
 """A soak: what grows from hour to hour, and when a limit of the machine would be reached."""
 
+import math
 from collections.abc import Iterator
 
 from plots import markup, numbers
@@ -100,8 +101,12 @@ def _grows(source: Source, slope: Slope) -> str:
         return text
     typical, soonest = map(_hours, slope.reached_h)
     limits = source.plan.limits or ServerLimits()
-    held = {"rss_bytes": limits.memory_mb, "cpu_cores": limits.cpus, "open_files": True}
-    whose = "its" if held.get(slope.metric) else "the machine's"
+    parts = next(len(side.components) for side in source.plan.variants if side.name == slope.variant)
+    held = {
+        "rss_bytes": parts * ((limits.memory_mb or 0) << 20), "cpu_cores": parts * (limits.cpus or 0),
+        "open_files": slope.limit,
+    }  # fmt: skip
+    whose = "its" if math.isclose(held.get(slope.metric) or 0, slope.limit or 0, rel_tol=1e-3) else "the machine's"
     return f"{text}: {whose} {limit} would be reached in {typical}, at the upper end in {soonest}"
 
 

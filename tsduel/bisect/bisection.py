@@ -85,7 +85,7 @@ class Bisection(Study):
 
     def refuse_other_experiment(self) -> None:
         """Raise where the file of the experiment is another by now: steps of two loads are not one answer."""
-        if self.written != question.read(self.environment()).source.written:
+        if self.written and self.written != question.read(self.environment()).source.written:
             raise UserError(
                 f"EXPERIMENT={self.given['EXPERIMENT']}: its file has changed since the search of {self.name} began, "
                 "and what two loads show is not one answer; start a new one, without RUN="

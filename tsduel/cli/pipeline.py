@@ -37,8 +37,12 @@ def history() -> int:
     from tsduel.core.plan import Plan
     from tsduel.question import knobs
 
-    planned = results.home() / os.environ.get("RUN", "") / Plan.FILE
-    kind = Plan.load(planned.parent).kind if planned.exists() else kind_of(os.environ, knobs.given(os.environ))[0]
+    run = os.environ.get("RUN", "")
+    planned = run and (results.run_directory(run, must_exist=False) / Plan.FILE).exists()
+    kind = (
+        Plan.load(results.run_directory(run, must_exist=True)).kind if planned
+        else kind_of(os.environ, knobs.given(os.environ))[0]
+    )  # fmt: skip
     # What would be refused after the last block is refused before the first.
     if followed(kind, os.environ, in_turn=True).by:
         raise UserError("METRIC: A:B is followed by bisect and worst; a history is of one metric")

@@ -29,7 +29,7 @@ NOISE = (
 # after the baseline, and is empty if the block has no such coin
 BLOCKS = ("block", "candidate", "host", "kind", "counts", "cause", *COINS, "reason")
 # a soak, window after window: each `life` (epoch seconds) is one start of the servers, also of a block that a kill
-# has cut off; `limit`: the most that the machine has, empty if there is none
+# has cut off; `limit`: the most that the machine, or `limits:`, lets it have; empty if there is none
 WINDOWS = ("block", "variant", "life", "elapsed_s", "metric", "value", "limit")
 PHASES = ("block", "variant", "part", "phase", "query_type", "begin", "end")
 UNITS = ("metric", "better")

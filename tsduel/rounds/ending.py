@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tsduel.core import rundir
@@ -9,7 +10,7 @@ from tsduel.core.codes import interrupted
 from tsduel.core.errors import UserError
 from tsduel.places import hosts, liveness
 from tsduel.places.place import provider_of
-from tsduel.places.ssh.link import FETCHED, Link, note_home
+from tsduel.places.ssh.link import FETCHED, Link, is_home, note_home
 from tsduel.rounds import control
 from tsduel.rounds.remote import LOST
 
@@ -65,11 +66,18 @@ def _why_kept(run_dir: Path, environment: Mapping[str, str], code: int) -> str:
 
 def _owed(run_dir: Path) -> Iterator[Path]:
     """Yield the other runs of a study on the same machines that have lost a host, which may answer again."""
-    machines = rundir.open_run(run_dir).plan.place.of("", "name")
+    machines, made = rundir.open_run(run_dir).plan.place.of("", "name"), hosts.known(run_dir)
     for path in sorted(run_dir.parent.glob(f"*/{LOST}")):
         other = path.parents[1]
-        if other != run_dir and machines and rundir.open_run(other).plan.place.of("", "name") == machines:
-            yield other
+        if other == run_dir or not machines or is_home(other):
+            continue
+        with suppress(UserError):  # a run of an earlier tsduel, or a damaged one, keeps no machine
+            # Machines that were rented anew have another deadline, and nothing of that run.
+            anew = any(
+                host.get("expires") != made.get(name, host).get("expires") for name, host in hosts.known(other).items()
+            )
+            if not anew and rundir.open_run(other).plan.place.of("", "name") == machines:
+                yield other
 
 
 def _fetch(run_dir: Path, code: int) -> str:

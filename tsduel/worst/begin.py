@@ -18,7 +18,7 @@ from tsduel.plan import resolve
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.question.experiments import find
-from tsduel.worst.search import CONFIRM_BLOCKS, FEWEST, HOME, PROBE_S, Key, Worst
+from tsduel.worst.search import CONFIRM_BLOCKS, HOME, LEAST_CONFIRM, PROBE_S, Key, Worst
 
 EXPERIMENT, SPACE = "experiments/worst.yml", "experiments/worst/space.yml"
 OWN = ("METRIC", "TYPE", "THRESHOLD", "FOR", "MINUTES", "SPACE", "SEED")
@@ -60,8 +60,8 @@ def _new(name: str, own: Mapping[str, str], typed: Mapping[str, str], environmen
         raise UserError(f"FOR: {wanted!r} is neither worse nor better")
     passed = {**knobs.given(environment), "EXPERIMENT": environment.get("EXPERIMENT", "").strip() or EXPERIMENT}
     blocks = passed.pop("BLOCKS", str(CONFIRM_BLOCKS))
-    if not (blocks.isdecimal() and FEWEST <= int(blocks) <= MOST_BLOCKS):
-        raise UserError(f"BLOCKS: {FEWEST} to {MOST_BLOCKS}; so many blocks confirm what was found")
+    if not (blocks.isdecimal() and LEAST_CONFIRM <= int(blocks) <= MOST_BLOCKS):
+        raise UserError(f"BLOCKS: {LEAST_CONFIRM} to {MOST_BLOCKS}; so many blocks confirm what was found")
     metric = own.get("METRIC", "cpu")
     passed, what = measured("tsbs", {**environment, "METRIC": METRICS.get(metric, metric)}, passed, {})
     try:

@@ -13,6 +13,7 @@ from tsduel.core.plan import Plan
 from tsduel.places import place
 from tsduel.question import knobs
 from tsduel.question import read as question
+from tsduel.question.experiments import find
 from tsduel.stats.estimate import signed_rank_p
 from tsduel.stats.verdict import FAILED
 from tsduel.studies.study import Rule
@@ -21,6 +22,7 @@ from tsduel.worst.search import Point, Probe, Worst, blocks_anew, following
 PROBE_BLOCKS, MORE_BLOCKS = 2, 4
 STAGES = "plan provision build run give-back tidy compare"
 """Of a probe that chooses: whoever wants its report makes it (`make report RUN=`)."""
+REFUSED = "it was refused"
 BLOCK_SHARE, USUAL_SHARE, LEAST_BLOCK_S = 1 / 40, 1 / 10, 30
 """Of the time, the share that a block of the search may take, or of the usual load; the seconds that each may."""
 
@@ -31,21 +33,19 @@ def rule(directory: Path) -> Rule:
     while wanted := following(study):
         at, why = wanted
         blocks = blocks_anew(study) if why == "confirm" else PROBE_BLOCKS if why == "draw" else MORE_BLOCKS
-        blocks = max(blocks, 2 * math.ceil(study.hosts / 2))
+        blocks = max(blocks, study.fewest)
         number = len(study.probes)
         probe = Probe(run=f"{study.name}-{number:03d}", at=at, blocks=blocks, why=why)
         begin = time.monotonic()
         knobs_of_probe = _knobs(study, probe, number)
+        if changed := _changed(study):
+            sys.stderr.write(f"tsduel: {changed}\n")
+            return codes.USER
         try:
-            now = question.read(knobs_of_probe).source.written
+            question.read(knobs_of_probe)
         except UserError as error:  # each value goes, but not these together
             probe = probe.model_copy(update={"failed": str(error)})
         else:
-            if now != study.written:
-                raise UserError(
-                    f"{study.knobs['EXPERIMENT']} has changed since the search of {study.name} began, and what two "
-                    "loads show is not one answer; start a new one, without RUN="
-                )
             code = yield knobs_of_probe
             if code == codes.DEFECT or (code == codes.USER and not _has_news(study, at)):
                 return code  # the same would come of every probe
@@ -53,12 +53,30 @@ def rule(directory: Path) -> Rule:
                 sys.stderr.write(f"tsduel: {other}\n")
                 return codes.USER
             run, seconds = directory.parents[1] / probe.run, time.monotonic() - begin
-            refused = {"failed": f"it was refused, see {run}/run.log", "seconds": seconds}
+            refused = {"failed": f"{REFUSED}, see {run}/run.log", "seconds": seconds}
             probe = probe.model_copy(update=refused) if code == codes.USER else _read(study, probe, run, seconds)
         study = study.model_copy(update={"probes": (*study.probes, probe)})
-        study.write(directory)
+        # A load that was refused is written with the next one that was not: it may be a disk that is full by now.
+        if not probe.failed.startswith(REFUSED):
+            study.write(directory)
         _say(study, probe)
+    study.write(directory)
     return 0
+
+
+def _changed(study: Worst) -> str:
+    """Return a sentence if the experiment is not what it was: the file is another one, or is gone."""
+    path = find(study.knobs["EXPERIMENT"])
+    try:
+        now = question.as_kept(question.read_file(path))
+    except UserError as error:
+        return str(error)
+    if study.written in ({}, now):
+        return ""
+    return (
+        f"{path} has changed since the search of {study.name} began, and what two loads show is not one answer; start "
+        "a new one, without RUN="
+    )
 
 
 def _has_news(study: Worst, at: Point) -> bool:
@@ -140,10 +158,11 @@ def percent(study: Worst, value: float) -> float:
 
 def experiment(study: Worst, at: Point, number: int, directory: Path) -> str:
     """Return an experiment file that repeats a load with its two versions, for a place in ``directory``."""
-    data = knobs.apply(study.written, study.knobs)
+    written = study.written or question.as_kept(question.read_file(find(study.knobs["EXPERIMENT"])))
+    data = knobs.apply(written, study.knobs)
     for name, value in study.every(at).items():
         knobs.set_field(data, name, value, "SPACE")
-    knobs.set_field(data, "design.blocks", blocks_anew(study), "BLOCKS")
+    knobs.set_field(data, "design.blocks", max(blocks_anew(study), study.fewest), "BLOCKS")
     own = {key: value for key, value in data.items() if key != "name"}
     sections = "".join(f"{key}: {json.dumps(value, default=str)}\n" for key, value in own.items())
     typed = "".join(f" {k}={shlex.quote(v)}" for k, v in study.knobs.items() if k in {"AA", *place.KNOBS})

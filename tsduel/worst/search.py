@@ -18,6 +18,8 @@ from tsduel.studies.study import Study
 
 HOME = "worst"
 CONFIRM_BLOCKS, FEWEST_CONFIRM = 32, 12
+LEAST_CONFIRM = 7
+"""With six blocks no p is small enough for three loads: 2 / 2^6."""
 SEARCHING = 0.6
 """Share of the time for the search; the rest is for what is measured anew."""
 FEWEST, MOST, FINALISTS, PROBE_S = 6, 32, 2, 30.0
@@ -68,9 +70,9 @@ class Worst(Study):
     COMMAND: ClassVar[str] = "make worst BASELINE= CANDIDATE="
 
     knobs: dict[str, str]
-    written: dict[str, Any]
+    written: dict[str, Any] = Field(default_factory=dict)
     """What the experiment's file had."""
-    hosts: int
+    hosts: int = 1
     """How many share the blocks of a probe."""
     space: dict[str, Key]
     followed: Followed
@@ -80,6 +82,11 @@ class Worst(Study):
     confirm_blocks: int = CONFIRM_BLOCKS
     """At most; see `blocks_anew`."""
     probes: tuple[Probe, ...] = ()
+
+    @property
+    def fewest(self) -> int:
+        """The blocks of a probe at least, so that both orders are there and each host has one."""
+        return 2 * math.ceil(self.hosts / 2)
 
     @property
     def usual(self) -> Point:

@@ -7,7 +7,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -74,7 +74,16 @@ class Compute:
         """Take the run whose requests are kept for `make gcp-report`, if they are a run's."""
         self.project = project
         self._run_dir = run_dir
+        self.silent = set[str]()
+        """Zones and regions that Google could not ask for a list: they may have more than it has."""
         self.endpoint = os.environ.get(ENDPOINT) or DEFAULT_ENDPOINT
+
+    def refuse_silence(self, zones: Iterable[str]) -> None:
+        """Raise if a list lacks what is in one of these zones, or in its region."""
+        scopes = {scope for zone in zones for scope in (f"zones/{zone}", f"regions/{zone.rpartition('-')[0]}")}
+        if silent := sorted(self.silent & scopes):
+            said = f"Google does not know what is in {', '.join(silent)} now: try again"
+            raise messages.CloudError(0, "unreachable", said)
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the resource at a path below the project; the empty path is the project itself."""
@@ -167,10 +176,7 @@ class Compute:
             page = self.get(f"{path}?maxResults=500" + (f"&pageToken={urllib.parse.quote(token)}" if token else ""))
             items = page.get("items") or {}
             scopes = {"global": {"": items}} if isinstance(items, list) else items
-            silent = [scope for scope, own in scopes.items() if _warns(own) == UNREACHABLE]
-            if silent or page.get("unreachables"):  # an empty answer is none: machines may be there
-                where = ", ".join([*silent, *map(str, page.get("unreachables") or [])])
-                raise messages.CloudError(0, "unreachable", f"Google does not know what is in {where} now: try again")
+            self.silent |= {scope for scope, own in scopes.items() if _warns(own) == UNREACHABLE}
             for scope, scoped in scopes.items():
                 for listed in scoped.values():
                     yield from ((item, scope) for item in listed if isinstance(item, dict) and "name" in item)

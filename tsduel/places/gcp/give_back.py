@@ -41,6 +41,7 @@ def main(run_dir: Path, place: GcpPlace) -> None:
         failure = _by_terraform(terraform)
         sweep(compute.of_run(name), compute)
         left = compute.of_run(name)
+        compute.refuse_silence(place.zones)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it is, machines may be left
         hours = place.lifetime_s / 3600
         reason = messages.sentence(_said(error), place.project, place.machine, zone)

@@ -25,7 +25,7 @@ RIGHTS = (
     ("batch", "jobs", ("create", "get", "list", "delete")),
     ("", "pods", ("get", "list")),
     ("", "pods/exec", ("create", "get")),
-    ("networking.k8s.io", "networkpolicies", ("create", "get", "list")),
+    ("networking.k8s.io", "networkpolicies", ("create", "get", "list", "delete")),
     ("", "persistentvolumeclaims", ("list",)),
     ("", "events", ("list",)),
 )

@@ -1,7 +1,8 @@
 """The reading half of the Go workload: bench.txt as Go wrote it, and which part of it belongs to which row.
 
 If both test binaries take short turns, a benchmark has several results in a block: its value is their median, its log
-ratio the mean over the pairs of runs, with a standard error. Units have benchstat's names.
+ratio the mean over the pairs of runs, with a standard error (`_ratio`: with a zero among them, that of the medians).
+Units have benchstat's names.
 """
 
 import math
