@@ -58,6 +58,12 @@ def test_bad_input_is_refused_in_a_sentence(parts, sentence):
     assert sentence in str(caught.value)
 
 
+def test_a_threshold_is_of_the_unit_as_benchstat_has_it():
+    """As `units:` is: p99-ns is called p99-sec."""
+    asked = read.validate(written(design={"thresholds": {"p99-ns": 10.0}}), "file.yml")
+    assert asked.design.thresholds == {"p99-sec": 10.0}
+
+
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [

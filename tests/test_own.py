@@ -15,6 +15,7 @@ import synthetic
 from tests import plans
 from tsduel.core import bounded
 from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
 from tsduel.core.sections import QuerySettings, WorkloadAsked
 from tsduel.core.tsbs import Queries
 from tsduel.doctor import queries
@@ -83,6 +84,42 @@ def test_windows_lie_in_the_data_with_all_that_they_read(tmp_path):
     assert {one["step"] for one in requested(long, "a")} == {"1234567"}, "a server reads digits, and no exponent"
 
 
+@pytest.mark.parametrize("name", [path.stem for path in sorted((PROJECT / "experiments").glob("*.yml"))])
+def test_a_file_is_checked_with_any_experiment_of_one_database(tmp_path, name):
+    """It takes the place of all queries; what is only of these, and of a whole run, is set aside."""
+    asked = read.read_file(PROJECT / f"experiments/{name}.yml")
+    if asked.get("kind", "tsbs") != "tsbs":
+        pytest.skip("of Go benchmarks")
+    refused = []
+    for text in ("max({{metric}})", "SELECT mean(usage_user) FROM cpu"):
+        (tmp_path / "q.txt").write_text(f"{text}\n")
+        words = [*queries._load(asked), *queries._SMALL, f"queries.file={tmp_path}/q.txt"]
+        words += [] if queries._names_data(asked) else [queries._SCALE]
+        try:
+            read.read({"EXPERIMENT": name, "SET": " ".join(words)})
+        except UserError as error:
+            refused.append(str(error))
+    assert len(refused) < 2 or "compare versions of one database" in refused[0]
+
+
+def test_what_a_panel_knows_is_its_own(tmp_path):
+    """Two panels have different steps, so an interval that stands at auto is two; a long range has no exponent."""
+    auto = {"name": "interval", "type": "interval", "current": {"value": "$__auto_interval_interval"}}
+    panels = [
+        {"title": title, "type": "stat", "gridPos": {}, "maxDataPoints": points, "targets": [{"expr": expr}]}
+        for title, points, expr in (
+            ("a", 1000, "rate(cpu_usage_user[$interval])"), ("b", 100, "rate(cpu_usage_idle[$interval])"),
+        )
+    ]  # fmt: skip
+    found = {"panels": panels, "templating": {"list": [auto]}, "time": {"from": "now-6h", "to": "now"}}
+    (tmp_path / "d.json").write_text(json.dumps(found))
+    read_in = grafana.read(str(tmp_path / "d.json"), DATA)
+    steps = {query.name: query.templates[0].step_s for query in read_in.queries}
+    assert len(set(steps.values())) == 2
+    assert sorted(read_in.values.values()) == sorted((f"{step:.0f}s",) for step in steps.values())
+    assert grafana.filled("x[$__range]", 60, 1_296_000) == "x[1296000s]"
+
+
 def test_the_same_seed_gives_the_same_requests_and_another_seed_others():
     """Requests depend on nothing but the file, the data and queries.seed."""
     asked = own.settled(QuerySettings(file=str(OWN / "dashboard.yml")), DATA)
@@ -117,6 +154,8 @@ BAD = {
         (yaml_of('cpu_usage_user{region="{{z:3}}"}', more="values: {z: [a]}\n"),
          "wants 3 values of {{z:3}}, and there"),
         (yaml_of("x", more="values: {z: []}\n"), "q.yml:1: values: z has no values: give it a list"),
+        (yaml_of("x", more="values: {z: [DE, NO]}\n"), "values: z: YAML reads a word of it as False: write it in quo"),
+        (f"{yaml_of('x')}---\n{yaml_of('y')}", "q.yml: it has 2 documents, parted by ---: write all queries in one"),
         (yaml_of("rate(http_requests_total[5m])"), "a reads http_requests_total, which the data does not have"),
         (yaml_of("rate(cpu_usage_user[2d])"), "a reads 172,800 s, and the data's window has 86,400 s"),
         (yaml_of("SELECT mean(x) FROM cpu"), "a looks like InfluxQL, and this database is asked PromQL or MetricsQL"),
@@ -309,6 +348,11 @@ def test_victoriametrics_top_queries_are_a_log(tmp_path):
     asked = asked_of(tmp_path / "log", text, "log")
     (query,) = asked.queries
     assert (query.weight, query.templates[0].length_s) == (7, 3600)
+    both = [entry | {"count": 9_000}, entry | {"timeRangeSeconds": 7200, "count": 1_000}]
+    (query,) = asked_of(tmp_path / "log", json.dumps({"topByCount": both}), "log").queries
+    ends = [re.search(r"start=(\d+)&end=(\d+)", path).groups() for path in requests.paths(query, DATA, 1)]
+    spans = [int(end) - int(start) for start, end in ends]
+    assert spans.count(3600) / len(spans) == pytest.approx(0.9, abs=0.03)  # each range as often as it was asked
     assert [sentence.rpartition(": ")[2] for sentence in asked.left_out[:-1]] == [
         "it has no query", "'x' is no number of seconds", "'None' is no number of seconds"
     ]  # fmt: skip
@@ -350,6 +394,9 @@ def test_an_experiment_names_the_users_queries_as_its_types():
     assert found.queries.types == ("mix", "busy-cpu", "one-host", "any-metric", "by-region", "top-now")
     rules = {"name": "x", "queries": {"rules": str(OWN / "alerts.yml")}, "mixed": {"ingest": 1000}}
     assert read.validate(rules, "x.yml").mixed.queries == pytest.approx(0.8333, abs=1e-4)
+    beside = rules | {"queries": rules["queries"] | {"file": str(OWN / "dashboard.yml")}}
+    with pytest.raises(UserError, match=r"mixed\.queries: rules have a rate, and the other queries beside them"):
+        read.validate(beside, "x.yml")
     with pytest.raises(UserError, match=r"mixed\.queries: how many queries a second"):
         read.validate({"name": "x", "mixed": {"ingest": 1000}}, "x.yml")
 
@@ -469,4 +516,6 @@ def test_values_are_given_beside_a_file_as_they_are_written(tmp_path):
     (tmp_path / "q.txt").write_text('cpu_usage_user{x="{{x}}",y="{{y}}"}\n')
     found = experiment(file=str(tmp_path / "q.txt"), log=None, values={"x": [1, 2], "y": "a b"})
     assert found.queries.values == {"x": ("1", "2"), "y": ("a b",)}
+    with pytest.raises(UserError, match=r"x: YAML reads a word of it as False: write it in quotes"):
+        experiment(file=str(tmp_path / "q.txt"), log=None, values={"x": ["DE", False], "y": "a b"})
     assert found.queries.types == ("line-1",)

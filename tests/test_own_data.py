@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests import owndump
+from tsduel.core.errors import UserError
 from tsduel.core.sections import Shape, WorkloadAsked
 from tsduel.targets import databases
 from tsduel.workloads.own import agent, dump
@@ -30,6 +31,17 @@ def test_the_example_of_a_dump_can_be_written_again():
     packed = owndump.PATH.read_bytes()
     assert gzip.decompress(packed).decode() == "".join(owndump.lines())
     assert len(packed) < 20_000
+
+
+def test_the_agents_own_sentence_comes_before_the_end_of_what_feeds_it(monkeypatch):
+    """Who does not read ends who writes: the user has to look at the disk, not at TSBS."""
+    failing = ["bash", "-c", "echo 'tsduel: no space left on device' >&2; exit 2"]
+    monkeypatch.setattr(agent, "go", lambda _: [*failing, "--"])
+    with pytest.raises(UserError) as error:
+        agent.said("x", feed=("yes",))
+    first, second = str(error.value).splitlines()
+    assert first == "no space left on device"
+    assert second.startswith("workload.use_case: TSBS's generator failed (exit code ")
 
 
 def test_a_dump_decides_the_window_and_says_what_is_double():

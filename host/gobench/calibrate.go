@@ -187,6 +187,9 @@ func pivot(c *record.Calibration, keys []string, column string) error {
 		for part := range strings.SplitSeq(row.Row, "/") {
 			switch key, value, has := strings.Cut(part, "="); {
 			case has && key == column:
+				if value == "" {
+					return record.UserError("gobench.pivot: %s has no value of %s=: give that benchmark a name there", row.Row, column)
+				}
 				cell.Column = cmp.Or(cell.Column, value)
 			case !has || key == "" || len(keys) == 0 || slices.Contains(keys, key):
 				kept = append(kept, part)

@@ -117,6 +117,8 @@ func TestRefused(t *testing.T) {
 	}{
 		{record.GoBench{Pivot: &record.Pivot{Column: "size"}}, []string{keys},
 			"gobench.pivot: the names hold fewer than two values of size=, as in G/series=1/noise=1/batch=1"},
+		{record.GoBench{Pivot: &record.Pivot{Column: "codec"}}, []string{"BenchmarkX/codec= 1\nBenchmarkX/codec=zstd 1"},
+			"gobench.pivot: X/codec= has no value of codec=: give that benchmark a name there"},
 		{record.GoBench{Pivot: &record.Pivot{Column: "noise"}}, []string{keys}, "fewer than two values of noise="},
 		{record.GoBench{Pivot: &record.Pivot{Rows: []string{"noise"}, Column: "batch"}}, []string{keys},
 			"would be one cell: name more keys in gobench.pivot.rows"},

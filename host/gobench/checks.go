@@ -30,7 +30,9 @@ func (b *block) checkFound() error {
 		}
 		for _, v := range b.Plan.Variants {
 			o, is := byRow[row][v.Name]
-			if f := b.sides[v.Name].found; !is && f.ended != "" {
+			if above := whyAbove(byRow, row, v.Name); !is && above != "" {
+				o.why = above
+			} else if f := b.sides[v.Name].found; !is && f.ended != "" {
 				o.why = f.notRun(row)
 			} else if !is {
 				o.why = "there is no benchmark for the row " + row + ": name those that all have (BENCH=), or see gobench.rename"
@@ -46,6 +48,16 @@ func (b *block) checkFound() error {
 		}
 	}
 	return nil
+}
+
+// whyAbove is why a benchmark around this row's has come to nothing for a variant, before it began this one.
+func whyAbove(byRow map[string]map[string]outcome, row, variant string) string {
+	for at := strings.LastIndexByte(row, '/'); at > 0; at = strings.LastIndexByte(row[:at], '/') {
+		if why := byRow[row[:at]][variant].why; why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 func (b *block) checks(variant string, row record.CalibrationRow, o output, err error) error {

@@ -47,6 +47,17 @@ func TestNamesThatEndInANumberAndWordsBeforeAName(t *testing.T) {
 }
 
 // A row that one variant lacks, for whatever reason, is a failed check of the warm-up; what all skip is none.
+// A benchmark that fails before it begins those inside it is why these are not there.
+func TestWhatIsAroundARowSaysWhyItIsNotThere(t *testing.T) {
+	found := map[string]map[string]outcome{"Sub": {"candidate": {why: "BenchmarkSub failed: open x"}}, "Sub/one": {"baseline": {}}}
+	for row, want := range map[string]string{"Sub/one": "BenchmarkSub failed: open x", "Sub/a/b": "BenchmarkSub failed: open x",
+		"Sub": "", "Other/one": ""} {
+		if got := whyAbove(found, row, "candidate"); got != want {
+			t.Errorf("%s: %q", row, got)
+		}
+	}
+}
+
 func TestARowOfOneSideIsAFailedCheck(t *testing.T) {
 	for name, want := range map[string]string{
 		"Work":                   "candidate: ; baseline: there is no benchmark for the row Work/new",

@@ -43,10 +43,16 @@ def documents(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLo
 
 
 def texts(values: Any) -> Any:
-    """Return a mapping of lists with numbers as they are written, and one value as a list; anything else as it is."""
+    """Return a mapping of lists with numbers as they are written, and one value as a list; anything else as it is.
+
+    A ValueError names a value of which YAML has made another: NO, off, null.
+    """
     if not isinstance(values, dict):
         return {} if values is None else values
     lists = {name: value if isinstance(value, list | tuple) else [value] for name, value in values.items()}
+    for name, value in lists.items():
+        if other := [one for one in value if one is None or isinstance(one, bool)]:
+            raise ValueError(f"{name}: YAML reads a word of it as {other[0]}: write it in quotes")
     return {name: tuple(map(str, value)) for name, value in lists.items()}
 
 

@@ -27,11 +27,15 @@ from tsduel.question.read import read_file
 from tsduel.targets import databases
 from tsduel.workloads.own import grafana, rules
 from tsduel.workloads.own.query import documents, read_text
+from tsduel.workloads.tsbs import queries as tsbs_queries
 
 STAGES = ("plan", "provision", "build", "run")
 _SMALL = (
     *("design.blocks=1", "design.warmup_blocks=0", "design.spare_blocks=0", "settle.drain=false"),
+    f"queries.types=[{','.join(tsbs_queries.PARTITION_INDEX_TYPES)}]",
     *("queries.file=", "queries.log=", "queries.rules=", "queries.dashboard="),
+    *("queries.solo=false", "duel.enabled=true", "duel.load_s=null", "workload.churn=null"),
+    *("workload.workers=1", "matrix={}", "design.start_from=empty"),
     *("duel.seconds=0.02", "duel.min_exchanges=8", "duel.floor_exchanges=4", "duel.max_seconds=5", "duel.sittings=1"),
     *("duel.load_sittings=1", "duel.idle_s=0.1", "queries.max_count=100", "settle.polls=1"),
     *("workload.solo_scale=null", "mixed=null", "capacity=null"),

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from tsduel.core.gobench import GoBench, GoWatchdog, go_package, go_pattern
 from tsduel.core.sections import Design
 from tsduel.workloads import experiment
+from tsduel.workloads.gobench.parse import tidy_unit
 
 
 class GoVariant(experiment.Variant):
@@ -37,7 +38,7 @@ class GoDesign(Design):
         experiment.names(r"[^\s=]+", " is no unit; write them like sec/op, B/op, allocs/op")(value)
         if "ns/op" in value:
             raise ValueError("time is called sec/op here, as benchstat does")
-        return value
+        return {tidy_unit(name)[0]: percent for name, percent in value.items()}
 
 
 class GoExperiment(experiment.Experiment):

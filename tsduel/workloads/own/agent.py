@@ -23,9 +23,13 @@ def said(*words: str, feed: Sequence[str] = ()) -> str:
         fed = stack.enter_context(subprocess.Popen(feed, stdout=subprocess.PIPE)) if feed else None
         command = [*go("host"), ".", *words]
         done = subprocess.run(command, stdin=fed.stdout if fed else None, capture_output=True, text=True, check=False)
-    if fed and fed.returncode:
-        raise UserError(f"workload.use_case: TSBS's generator failed (exit code {fed.returncode}): {shlex.join(feed)}")
+    failed = fed and fed.returncode
+    generator = f"workload.use_case: TSBS's generator failed (exit code {failed}): {shlex.join(feed)}"
     if done.returncode:
         sentences = [line.removeprefix("tsduel: ") for line in done.stderr.splitlines() if line.startswith("tsduel: ")]
-        raise UserError("\n".join(sentences) or f"the agent cannot be built: {last_line(done.stderr)}")
+        # Who reads no more ends the generator, so the agent's own sentence comes first.
+        sentences = sentences or [f"the agent cannot be built: {last_line(done.stderr)}"]
+        raise UserError("\n".join([*sentences, *([generator] if failed else [])]))
+    if failed:
+        raise UserError(generator)
     return done.stdout

@@ -43,10 +43,7 @@ def filled(text: str, step_s: float, range_s: float, least_s: float = SCRAPE_S) 
     """
     rate_s = max(step_s + least_s, 4 * least_s)
     values = {"__interval": step_s, "__rate_interval": rate_s, "__range": range_s}
-    texts = {
-        name: f"{seconds:g}s" if seconds == int(seconds) else f"{seconds * 1000:.0f}ms"
-        for name, seconds in values.items()
-    }
+    texts = {name: _duration(seconds) for name, seconds in values.items()}
     texts |= {
         "__interval_ms": f"{step_s * 1000:.0f}",
         "__rate_interval_ms": f"{rate_s * 1000:.0f}",
@@ -54,6 +51,11 @@ def filled(text: str, step_s: float, range_s: float, least_s: float = SCRAPE_S) 
         "__range_ms": f"{range_s * 1000:.0f}",
     }
     return _BUILT_IN.sub(lambda match: texts.get(match[match.lastindex or 0], match[0]), text)
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration as parsers read it, who know no exponent."""
+    return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds * 1000:.0f}ms"
 
 
 def variables(text: str) -> dict[str, str]:
@@ -105,12 +107,25 @@ def read(path: str, data: Data) -> Asked:
                 left_out.append(f"{where}: {name} {why}; it is left out")
                 continue
             template, own = _filled_in(target, declared, exported_inputs, data, (range_s, half_s))
-            values |= own
+            template = _renamed(template, own, values)
             queries.append(Query(name, where, (template,), quiet=True))
     if not queries:
         some = f": {'; '.join(left_out[:3])}" if left_out else ""
         raise UserError(f"{path}: no panel of it asks Prometheus anything{some}")
     return Asked(unique(queries), values=values, left_out=tuple(left_out))
+
+
+def _renamed(template: Template, own: Mapping[str, tuple[str, ...]], values: dict[str, tuple[str, ...]]) -> Template:
+    """Add the values of a target's placeholders to those of all, with a number where others have that name.
+
+    Another dashboard has other values of a variable, and a panel with another step another interval.
+    """
+    for placeholder, known in own.items():
+        names = (placeholder, *(f"{placeholder}_{number}" for number in range(2, MOST)))
+        name = next(name for name in names if values.get(name, known) == known)
+        values[name] = known
+        template = replace(template, text=template.text.replace(f"{{{{{placeholder}}}}}", f"{{{{{name}}}}}"))
+    return template
 
 
 def _filled_in(
@@ -292,7 +307,7 @@ def _own_values(declared: dict[str, Any], step_s: float, inputs: Any) -> tuple[s
     """Return the values of a variable that the dashboard itself has, or that stands at All; of others none."""
     kind = str(declared.get("type")).lower()
     if kind.startswith("interval"):
-        return (_chosen(declared, inputs) or f"{step_s:g}s",)
+        return (_chosen(declared, inputs) or _duration(step_s),)
     if kind.startswith(("constant", "text")):
         return (_chosen(declared, inputs),)
     if kind.startswith("custom"):

@@ -79,7 +79,7 @@ def _grouped(found: list[_Request], path: str) -> tuple[Query, ...]:
 
 def _query(name: str, group: list[_Request], path: str, latest: float) -> Query:
     templates = tuple(
-        Template(r.text, r.length_s, r.step_s, latest - r.end if r.end == r.end else None)
+        Template(r.text, r.length_s, r.step_s, latest - r.end if r.end == r.end else None, weight=float(r.times))
         for r in sorted(group, key=lambda request: request.line)
     )
     words = "-".join(group[0].text.replace("(", " ").replace("{", " ").split()[:3])

@@ -26,7 +26,7 @@ class Template:
     """One request before its placeholders are filled.
 
     `length_s`: of the range, 0 for an instant. `back_s`: how long before the end of the data it ends; None: anywhere.
-    `reach_s`: how far before its time it reads, once that is known.
+    `reach_s`: how far before its time it reads, once that is known. `weight`: its share of the query's requests.
     """
 
     text: str
@@ -34,6 +34,7 @@ class Template:
     step_s: float = 60.0
     back_s: float | None = None
     reach_s: float = 0.0
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import bisect
 import difflib
 import functools
 import itertools
+import math
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,7 +64,7 @@ def settled(asked: Asked, data: Data, *, leave_out: bool) -> Asked:
             except RefusedError as why:
                 refused.setdefault(str(why), []).append(query)
         if templates:
-            share = len(templates) / len(query.templates)
+            share = math.fsum(one.weight for one in templates) / math.fsum(one.weight for one in query.templates)
             kept.append(replace(query, templates=tuple(templates), weight=query.weight * share))
     if not leave_out and (asked.faults or refused):
         faults = [f"{query.where}: {query.name} {why}" for why, queries in refused.items() for query in queries]
@@ -142,6 +143,9 @@ def paths(query: Query, data: Data, seed: int, most: int = MOST) -> list[str]:
     makers = [_maker(template, data) for template in query.templates]
     if all(template.back_s is not None and not _PLACEHOLDER.search(template.text) for template in query.templates):
         return [make(draw) for make in makers][:most]
+    weights = [template.weight for template in query.templates]
+    if len(set(weights)) > 1:
+        return [make(draw) for make in draw.choices(makers, weights, k=most)]
     return [make(draw) for make in itertools.islice(itertools.cycle(makers), max(most, len(makers)))]
 
 

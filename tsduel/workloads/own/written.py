@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tsduel.core import yamls
 from tsduel.core.errors import UserError
 from tsduel.workloads.own import grafana
 from tsduel.workloads.own.query import Asked, Query, Template, documents, listed, mapping, named, read_text, seconds
@@ -19,7 +20,10 @@ def read(path: str, _data: Data) -> Asked:
     """
     text = read_text(path, "queries.file")
     if path.endswith((".yml", ".yaml", ".json")):
-        found = mapping((documents(path, text) or [None])[0], path, _ALL, "the file")
+        first, *more = documents(path, text) or [None]
+        if more:
+            raise UserError(f"{path}: it has {1 + len(more)} documents, parted by ---: write all queries in one")
+        found = mapping(first, path, _ALL, "the file")
         entries = listed(found.get("queries"), path, "queries:")
         values = found.get("values") or {}
     else:
@@ -44,13 +48,16 @@ def read(path: str, _data: Data) -> Asked:
 def _values(found: Any, path: str) -> dict[str, tuple[str, ...]]:
     if not isinstance(found, dict):
         raise UserError(f"{path}: values: is a mapping from a placeholder's name to a list")
-    made = {}
+    made = dict[str, tuple[str, ...]]()
     for name, values in found.items():
         if name is None:
             continue
         if not isinstance(values, list) or not values:
             raise UserError(f"{path}:{found[None]}: values: {name} has no values: give it a list, like [a, b]")
-        made[str(name)] = tuple(str(value) for value in values)
+        try:
+            made |= yamls.texts({str(name): values})
+        except ValueError as error:
+            raise UserError(f"{path}:{found[None]}: values: {error}") from None
     return made
 
 

@@ -35,7 +35,8 @@ class Queries(sections.QuerySettings):
 
     @model_validator(mode="after")
     def _own_or_not(self) -> Self:
-        if own.is_own(self) and "types" in self.model_fields_set:
+        # Those that are the default are none that somebody asks for: `make queries-check` sets them back.
+        if own.is_own(self) and self.types != tsbs_queries.PARTITION_INDEX_TYPES:
             raise ValueError("either `types:`, of TSBS, or queries of your own (file, log, rules)")
         return self
 
@@ -130,6 +131,11 @@ class TsbsExperiment(experiment.Experiment):
         asked = own.settled(self.queries, data)
         changed: dict[str, Any] = {"queries": self.queries.model_copy(update={"types": own.names(asked)})}
         if self.mixed and not self.mixed.queries and self.queries.rules:
+            if self.queries.file or self.queries.log or self.queries.dashboard:
+                raise ValueError(
+                    "mixed.queries: rules have a rate, and the other queries beside them have none: say how many a "
+                    "second, or take the other file away (queries.file=)"
+                )
             try:
                 changed["mixed"] = type(self.mixed)(**(self.mixed.model_dump() | {"queries": own.rate(asked)}))
             except ValidationError as error:
@@ -252,7 +258,7 @@ class TsbsExperiment(experiment.Experiment):
             "design.start_from: baseline": self.upgrades,
             "design.loaded_by: baseline": self.design.loaded_by == "baseline",
             "queries.solo: true": self.queries.solo,
-            "duel.load_s": "load_s" in self.duel.model_fields_set,
+            "duel.load_s": "load_s" in self.duel.model_fields_set and self.duel.load_s is not None,
         }
         for key, is_so in against.items():
             if is_so and self.loads_in_turn:
