@@ -49,9 +49,9 @@ func TestNamesThatEndInANumberAndWordsBeforeAName(t *testing.T) {
 // A row that one variant lacks, for whatever reason, is a failed check of the warm-up; what all skip is none.
 // A benchmark that fails before it begins those inside it is why these are not there.
 func TestWhatIsAroundARowSaysWhyItIsNotThere(t *testing.T) {
-	found := map[string]map[string]outcome{"Sub": {"candidate": {why: "BenchmarkSub failed: open x"}}, "Sub/one": {"baseline": {}}}
-	for row, want := range map[string]string{"Sub/one": "BenchmarkSub failed: open x", "Sub/a/b": "BenchmarkSub failed: open x",
-		"Sub": "", "Other/one": ""} {
+	why := "BenchmarkSub failed: open x"
+	found := map[string]map[string]outcome{"Sub": {"candidate": {why: why}}, "Sub/one": {"baseline": {}}}
+	for row, want := range map[string]string{"Sub/one": why, "Sub/a/b": why, "Sub": "", "Other/one": ""} {
 		if got := whyAbove(found, row, "candidate"); got != want {
 			t.Errorf("%s: %q", row, got)
 		}
