@@ -257,7 +257,7 @@ def test_a_benchmark_without_allocations_takes_no_lane_and_no_range_from_the_oth
     opened = open_source(run)
     values = blocks.values_of(opened, "allocs/op", "geomean")
     assert [*values["value"]] == pytest.approx([100.0] * len(values))
-    assert set(values["block"]) == set(range(7))
+    assert set(values["block"]) == set(range(1, 7))
 
 
 def test_a_mean_has_dots_of_the_benchmarks_that_took_no_turns(tmp_path):
