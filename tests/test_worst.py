@@ -327,7 +327,7 @@ def test_several_hosts_have_a_block_each(tmp_path):
     """Of a probe, too."""
     study = Worst.load(begin(tmp_path, TARGET="ssh", SSH_HOST="a,b,c"))
     knobs = next(probes.rule(tmp_path / "worst/w"))
-    assert (study.hosts, knobs["BLOCKS"]) == (3, "4")
+    assert (study.fewest, knobs["BLOCKS"]) == (4, "4")
 
 
 def test_an_experiment_that_changes_ends_the_search(tmp_path, capsys):

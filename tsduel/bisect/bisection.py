@@ -51,7 +51,7 @@ class Step(Part):
 class Bisection(Study):
     """bisect.json; `knobs`: those of every step, `skipped`: ref of a revision -> why it has no figure.
 
-    `written`: what its experiment's file had; `hosts`: how many share the blocks of a step.
+    `written`: what its experiment's file had; `fewest`: the blocks of a step at least.
     """
 
     FILE: ClassVar[str] = "bisect.json"
@@ -59,7 +59,7 @@ class Bisection(Study):
 
     knobs: dict[str, str]
     written: dict[str, Any] = {}
-    hosts: int = 1
+    fewest: int = 2
     followed: Followed
     repo: str
     revisions: tuple[Revision, ...]
@@ -85,7 +85,7 @@ class Bisection(Study):
 
     def refuse_other_experiment(self) -> None:
         """Raise where the file of the experiment is another by now: steps of two loads are not one answer."""
-        if self.written and self.written != question.read(self.environment()).source.written:
+        if question.has_changed(self.given.get("EXPERIMENT", ""), self.written):
             raise UserError(
                 f"EXPERIMENT={self.given['EXPERIMENT']}: its file has changed since the search of {self.name} began, "
                 "and what two loads show is not one answer; start a new one, without RUN="
@@ -159,7 +159,7 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
         given={**own, **typed},
         knobs={**passed, "SET": " ".join(filter(None, settings))},
         written=read.source.written,
-        hosts=len(resolve.hosts_of(read.asked, place.asked(passed))[0]),
+        fewest=resolve.fewest_blocks(read.asked, place.asked(passed)),
         followed=what,
         repo=searched(read.asked, role).repo if plain else repo,
         revisions=tuple(Revision(ref=ref, label=ref) for ref in refs),

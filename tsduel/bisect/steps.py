@@ -283,7 +283,7 @@ def _following(bisection: Bisection, measured: Measured | None) -> Step | None:
     at = posterior.following(belief, skipped, {i: len(values) for i, values in measured.seen.items()})
     if at is None:
         return None
-    blocks = max(posterior.blocks_for(belief, len(measured.seen.get(at, []))), 2 * math.ceil(bisection.hosts / 2))
+    blocks = max(posterior.blocks_for(belief, len(measured.seen.get(at, []))), bisection.fewest)
     return Step(run=f"{bisection.name}-{len(bisection.steps):02d}", at=at, blocks=blocks)
 
 

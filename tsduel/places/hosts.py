@@ -27,6 +27,11 @@ def provisioned(run_dir: Path) -> bool:
     return bool(rundir.open_run(run_dir).json(FILE).get("provisioned"))
 
 
+def made_anew(before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether rented machines of one name are others: these have another deadline."""
+    return any(host.get("expires") != now.get(name, host).get("expires") for name, host in before.items())
+
+
 def write(run_dir: Path, hosts: Mapping[str, Mapping[str, Any]], *, provisioned: bool) -> None:
     """Write it; tsduel.places.ssh.ssh describes a host. For this machine there are none."""
     kind = rundir.open_run(run_dir).plan.place.kind

@@ -80,7 +80,7 @@ def refuse_changes(run_dir: Path, asked: Asked, environment: Mapping[str, str]) 
     experiment = environment.get("EXPERIMENT", "")
     if experiment and find(experiment) != Path(asked.experiment):
         changed.insert(0, "EXPERIMENT")
-    elif experiment and asked.written and question.as_kept(question.read_file(find(experiment))) != asked.written:
+    elif experiment and question.has_changed(experiment, asked.written):
         changed.insert(0, "EXPERIMENT (its file has changed)")
     if changed:
         raise UserError(
@@ -158,6 +158,11 @@ def hosts_of(asked: experiment.Experiment, where: Mapping[str, Any]) -> tuple[tu
     fleet = place.provider_of(where).hosts(where, getattr(asked, where["kind"], None))
     spare = tuple(name for name, host in fleet.items() if dict(host).get("spare"))
     return tuple(name for name in fleet if name not in spare), spare
+
+
+def fewest_blocks(asked: experiment.Experiment, where: Mapping[str, Any]) -> int:
+    """Return an even number of blocks, so that both orders are there, and each host has one."""
+    return 2 * math.ceil(len(hosts_of(asked, where)[0]) / 2)
 
 
 def duration(asked: experiment.Experiment, sections: Mapping[str, Any], hosts: int) -> Duration:

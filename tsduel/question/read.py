@@ -68,6 +68,14 @@ def as_kept(written: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def has_changed(experiment: str, written: Mapping[str, Any]) -> bool:
+    """Return whether an experiment's file is another than a plan has kept; a UserError if it is gone, or none any more.
+
+    Of Go benchmarks without a file, and of plans that kept nothing, it is never.
+    """
+    return bool(experiment and written) and as_kept(read_file(find(experiment))) != written
+
+
 def expand(
     data: Mapping[str, Any], where: str, changes: Mapping[str, str] | None = None, *, many: bool = False
 ) -> tuple[Setting, ...]:

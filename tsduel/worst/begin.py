@@ -81,7 +81,7 @@ def _new(name: str, own: Mapping[str, str], typed: Mapping[str, str], environmen
     sign = 1 if (what.higher_is_better == (wanted == "better")) else -1
     return Worst(
         name=name, created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), kind="tsbs", given=dict(typed),
-        knobs=passed, written=read.source.written, hosts=len(resolve.hosts_of(read.asked, place.asked(passed))[0]),
+        knobs=passed, written=read.source.written, fewest=resolve.fewest_blocks(read.asked, place.asked(passed)),
         space=space, followed=what, sign=sign, minutes=minutes, seed=int(seed),
         confirm_blocks=int(blocks),
     )  # fmt: skip

@@ -66,13 +66,12 @@ def rule(directory: Path) -> Rule:
 
 def _changed(study: Worst) -> str:
     """Return a sentence if the experiment is not what it was: the file is another one, or is gone."""
-    path = find(study.knobs["EXPERIMENT"])
+    path = study.knobs["EXPERIMENT"]
     try:
-        now = question.as_kept(question.read_file(path))
+        if not question.has_changed(path, study.written):
+            return ""
     except UserError as error:
         return str(error)
-    if study.written in ({}, now):
-        return ""
     return (
         f"{path} has changed since the search of {study.name} began, and what two loads show is not one answer; start "
         "a new one, without RUN="

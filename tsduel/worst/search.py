@@ -72,8 +72,8 @@ class Worst(Study):
     knobs: dict[str, str]
     written: dict[str, Any] = Field(default_factory=dict)
     """What the experiment's file had."""
-    hosts: int = 1
-    """How many share the blocks of a probe."""
+    fewest: int = 2
+    """The blocks of a probe at least."""
     space: dict[str, Key]
     followed: Followed
     sign: int
@@ -82,11 +82,6 @@ class Worst(Study):
     confirm_blocks: int = CONFIRM_BLOCKS
     """At most; see `blocks_anew`."""
     probes: tuple[Probe, ...] = ()
-
-    @property
-    def fewest(self) -> int:
-        """The blocks of a probe at least, so that both orders are there and each host has one."""
-        return 2 * math.ceil(self.hosts / 2)
 
     @property
     def usual(self) -> Point:

@@ -177,6 +177,7 @@ class Compute:
             items = page.get("items") or {}
             scopes = {"global": {"": items}} if isinstance(items, list) else items
             self.silent |= {scope for scope, own in scopes.items() if _warns(own) == UNREACHABLE}
+            self.silent |= {"/".join(str(name).split("/")[-2:]) for name in page.get("unreachables") or ()}
             for scope, scoped in scopes.items():
                 for listed in scoped.values():
                     yield from ((item, scope) for item in listed if isinstance(item, dict) and "name" in item)

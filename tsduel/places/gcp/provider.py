@@ -27,8 +27,7 @@ def _provide(run_dir: Path, place: GcpPlace, write: Write) -> None:
                     provide.first_login(place, Host.from_outputs(host))
             write(owner, made, provisioned=True)
     if place.rented_by:
-        before = hosts.known(run_dir)
-        if any(host.get("expires") != before.get(name, host).get("expires") for name, host in made.items()):
+        if hosts.made_anew(hosts.known(run_dir), made):
             provide.put_aside(run_dir)  # another run of the study has rented these anew
         write(run_dir, made, provisioned=False)
 
