@@ -77,3 +77,29 @@ def _owed(run_dir: Path) -> Iterator[Path]:
             same = rundir.open_run(other).plan.place.of("", "name") == machines
             if same and not hosts.made_anew(hosts.known(other), made):
                 yield other
+
+
+def _fetch(run_dir: Path, code: int) -> str:
+    """Bring home what is on hosts that did not end well; return why the machines have to stay, else "".
+
+    After a good end that is a host that was lost: it may answer again, and has what it finished before and since.
+    """
+    run = rundir.open_run(run_dir)
+    lost, back = run.json(LOST), f"to come back: make {run.plan.kind} RUN={run_dir.name}"
+    try:
+        links = Link.all(run_dir)
+        owing = [
+            name for name, link in links.items()
+            if not link.fetched.exists() and (code or link.raw.exists() or name in lost)
+        ]  # fmt: skip
+        owing = [name for name in owing if not liveness.why_gone(run_dir, name)]
+        control.fetch(run_dir, owing)
+        # Who attended was killed, or has no room: the blocks go on. Those of a lost host others have run.
+        if any(links[name].state().word == "running" for name in owing if code and name not in lost):
+            return f"blocks are still run there, so what was made is kept; {back}"
+    except (UserError, OSError) as error:  # also a full disk here
+        return (
+            f"{error}\nnot all blocks are here, so what was made is kept. To fetch them: make fetch "
+            f"RUN={run_dir.name}; {back}"
+        )
+    return ""
