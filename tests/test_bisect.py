@@ -118,25 +118,29 @@ def proxy(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "with_go", with_go)
 
 
-@pytest.mark.parametrize(("error", "skipped"), [
-    ("reading https://proxy/v2.info: 502 Bad Gateway", False), ("write /cache/x: no space left on device", False),
-    ("invalid version: unknown revision v1.2.0", True), ("reading https://proxy/v2.info: 404 Not Found", True),
+GONE = "reading http://p/@v/v1.2.0.info: 403 Forbidden\n\tserver response: This module version is not available."
+SILENT = 'Get "http://127.0.0.1:1/x/@v/v1.2.0.info": dial tcp 127.0.0.1:1: connect: connection refused'
+"""As Go 1.26 has said it of a version that a proxy does not have, and of a proxy that is not there."""
+
+
+@pytest.mark.parametrize(("said", "skipped"), [
+    (GONE, True), (SILENT, False), ("reading https://proxy/v2.info: 502 Bad Gateway\n\tserver response: sorry", False),
+    ("write /cache/x: no space left on device", False), ("invalid version: unknown revision v1.2.0", True),
 ])  # fmt: skip
 @pytest.mark.usefixtures("proxy")
-def test_a_network_that_fails_blames_no_revision(tmp_path, monkeypatch, error, skipped):
+def test_a_network_that_fails_blames_no_revision(tmp_path, monkeypatch, said, skipped):
     """Only where Go says that there is no such version is it left out."""
-    given = {"GOOD": "v1.1.0", "BAD": "v1.12.0", "RUN": "s"}
-    search = steps.opened(given, tmp_path)
-    answered = sources.download
+    search, answered = steps.opened({"GOOD": "v1.1.0", "BAD": "v1.12.0", "RUN": "s"}, tmp_path), sources.with_go
+    lacking = type("Done", (), {"returncode": 1, "stdout": json.dumps({"Error": said}), "stderr": ""})
     monkeypatch.setattr(
-        sources, "download", lambda program, ref: {"Error": error} if ref == "v1.2.0" else answered(program, ref)
+        sources, "with_go", lambda *words, cwd: lacking if words[-1].endswith("@v1.2.0") else answered(*words, cwd=cwd)
     )
     sources._found.cache_clear()
     step = search.steps[0].model_copy(update={"at": 1})
     if skipped:
         assert "'v1.2.0' does not resolve" in steps._refused(search, step)
     else:
-        with pytest.raises(UserError, match="does not resolve"):
+        with pytest.raises(sources.NoAnswerError, match="does not resolve"):
             steps._refused(search, step)
 
 

@@ -20,7 +20,9 @@ from gitrepo import Repository
 
 from tests import owndump
 from tsduel.core.errors import UserError
+from tsduel.places import hosts
 from tsduel.places.ssh.link import Link
+from tsduel.places.ssh.ssh import NO_CONNECTION, Host
 from tsduel.rounds.attend import Attendant
 from tsduel.rounds.view.show import View
 
@@ -149,6 +151,10 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path
         return make("build", f"RUN={run_name}", "VIEW=verbose")
 
     assert re.search(r"ok=\d+ +changed=0 +unreachable=0 +failed=0", again())
+    # The connection with the user's agent does not outlive the build.
+    host = Host.from_outputs(hosts.known(run_dir)["host1"])
+    check = ["ssh", "-O", "check", *host.options(), *host.destination()]
+    assert subprocess.run(check, capture_output=True, check=False).returncode == NO_CONNECTION
 
     # A source file that an update of ours has removed is not compiled there.
     bare.ssh(f"cd {OURS}/runs/{run_name} && touch project/host/gone.go && echo >> project.tar.gz")

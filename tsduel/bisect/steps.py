@@ -5,7 +5,6 @@ stats/comparison.json of the runs, so a killed bisection goes on, and a finished
 """
 
 import math
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan
 from tsduel.core.results import RUN_NAME
 from tsduel.core.wording import number_of
+from tsduel.plan import sources
 from tsduel.stats.estimate import hodges_lehmann, percent
 from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.studies.study import Rule
@@ -31,9 +31,6 @@ from tsduel.tidy.blocks import lacks_blocks
 
 SIDE = "candidate"
 """The revision of a step, which is compared with GOOD; in the first step it is BAD."""
-_DOWNLOAD = "does not resolve for module"
-_GONE = re.compile(r"unknown revision|not found|no matching version|\b(404|410)\b", re.IGNORECASE)
-"""What Go says of a version that is not there; of a disk or a network it says other things."""
 
 
 @dataclass(frozen=True)
@@ -292,10 +289,10 @@ def _refused(bisection: Bisection, step: Step) -> str:
     line = bisection.line()
     try:
         line.resolve(_ref(bisection, step), "revision")
+    except sources.NoAnswerError:
+        raise
     except UserError as error:
         line.between(bisection.revisions[0].ref, bisection.revisions[-1].ref)
-        if _DOWNLOAD in str(error) and not _GONE.search(str(error)):
-            raise  # with the cache of Go, what is between is known without the network
         return str(error).partition(";")[0]
     return ""
 

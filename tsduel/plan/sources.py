@@ -26,7 +26,13 @@ from tsduel.workloads import deployments
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SHORT_HASH = re.compile(r"[0-9a-f]{7,40}")
 PROMETHEUS = "github.com/prometheus/prometheus"
+_ANSWER = re.compile(r"unknown revision|not found|no matching version|: (403|404|410) ", re.IGNORECASE)
+"""What Go says of a version that is not there, or that a proxy does not give."""
 SHOWN = 12  # digits of a hash that a label shows
+
+
+class NoAnswerError(UserError):
+    """Whether there is such a version is not known: Go says nothing of it, but of a network or a disk."""
 
 
 def with_go(
@@ -61,7 +67,7 @@ def _check_ref(ref: str, variant: str) -> None:
 
 
 def download(program: Program, version: str) -> dict[str, Any]:
-    """Return Version, Sum, Dir and Origin as `go mod download -json` prints them, or only Error."""
+    """Return Version, Sum, Dir and Origin as `go mod download -json` prints them, or Error, and all that Go `said`."""
     with tempfile.TemporaryDirectory() as outside_any_module:
         command = ("go", "mod", "download", "-json", f"{program.module}@{version}")
         done = with_go(program.go_minimum, "local", *command, cwd=Path(outside_any_module))
@@ -70,7 +76,8 @@ def download(program: Program, version: str) -> dict[str, Any]:
     except ValueError:
         answer = {}
     if done.returncode != 0 or "Sum" not in answer:
-        return {"Error": last_line(str(answer.get("Error") or done.stderr))}
+        said = str(answer.get("Error") or done.stderr)
+        return {"Error": last_line(said), "said": said}
     return answer
 
 
@@ -90,7 +97,8 @@ def _module(program: Program, variant: str, asked: ComponentAsked) -> dict[str, 
                 f"variant {variant}: the Go module of Prometheus {ref} is called v0.{minor}.{named[3]}{named[4]}: "
                 f"name that, or git:REPO@{ref}"
             )
-        raise UserError(
+        kind = UserError if _ANSWER.search(answer["said"]) else NoAnswerError
+        raise kind(
             f"variant {variant}: '{ref}' does not resolve for module {program.module} ({answer['Error']}); "
             "with 'source: module' only tags, branches and commits that the Go module proxy resolves work, "
             "for any other use 'source: git' with 'repo:'"
